@@ -1,0 +1,242 @@
+// Package prompts holds what is asked: frozen Sets of requests.
+//
+// A Set is a JSONL file. Its first line is the Header; each further line is one Prompt.
+// Beside it lies NAME.sha256, one line of the form that `sha256sum -c` reads. The header
+// lists the digest of every prompt line, so that a changed byte is refused by name: of the
+// prompt where the prompt was changed, of the file where the header was.
+//
+//  1. Freeze draws or reads prompts once and writes the file.
+//  2. Open reads it back and refuses a changed byte.
+//  3. Every later step names the Set by the digest of the file's bytes.
+package prompts
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"kvladder/receipts/digest"
+)
+
+// Schema is the format of the file, named in its first line.
+const Schema = "kvladder/set/1"
+
+// Header is the first line of a Set.
+type Header struct {
+	Schema    string   `json:"schema"`
+	Name      string   `json:"name"`
+	Kind      string   `json:"kind"`      // needle, shared-prefix, partial-hit, mixed, file
+	Tokenizer string   `json:"tokenizer"` // "kvladder-testbed", or the model name a /tokenize server reported
+	Dialect   string   `json:"dialect"`   // wire form of the bodies: "vllm" or "llamacpp"
+	Path      string   `json:"path"`      // URL path that the bodies go to
+	Model     string   `json:"model"`     // model name inside the bodies
+	Seed      uint64   `json:"seed"`
+	Random    bool     `json:"random"` // geometry drawn at random from registered ranges: a class bound is then a rate
+	Geometry  Geometry `json:"geometry"`
+	MaxTokens int      `json:"max_tokens"`
+	Note      string   `json:"note,omitempty"`
+	Licence   string   `json:"licence,omitempty"`
+
+	Prompts []Entry `json:"prompts"`
+}
+
+// Entry names one prompt line and its digest.
+type Entry struct {
+	ID     string        `json:"id"`
+	Digest digest.Digest `json:"digest"`
+}
+
+// Geometry is where the engine can cut a prompt, in tokens.
+type Geometry struct {
+	Mode           string `json:"mode"`            // "paged": block-hashed prefix cache; "slot": one live prompt per slot
+	AttentionBlock int    `json:"attention_block"` // KV block
+	RecurrentBlock int    `json:"recurrent_block"` // state boundary; 0 = no recurrent group
+	StoreChunk     int    `json:"store_chunk"`     // chunk of the external store; 0 = no store known
+}
+
+// Boundary is the unit that hits come in: the largest of the block sizes, at least 1.
+func (g Geometry) Boundary() int {
+	return max(1, g.AttentionBlock, g.RecurrentBlock)
+}
+
+// Set is a frozen, ordered, digested list of prompts.
+type Set struct {
+	Header
+	Digest  digest.Digest // of the file's bytes
+	File    string        // where it was read from; "" when not from a file
+	Prompts []Prompt
+
+	bytes []byte
+}
+
+// Bytes is the Set's file as it was read or made.
+func (s *Set) Bytes() []byte { return s.bytes }
+
+// ByID finds a prompt.
+func (s *Set) ByID(id string) (*Prompt, bool) {
+	for i := range s.Prompts {
+		if s.Prompts[i].ID == id {
+			return &s.Prompts[i], true
+		}
+	}
+	return nil, false
+}
+
+// Classes counts the distinct class labels among the prompts.
+func (s *Set) Classes() int {
+	seen := map[string]bool{}
+	for _, p := range s.Prompts {
+		seen[p.Class.Label] = true
+	}
+	return len(seen)
+}
+
+// Freeze makes the Set of a header and its prompts: ids must be present and unique and
+// bodies must not be empty.
+func Freeze(h Header, ps []Prompt) (*Set, error) {
+	h.Schema = Schema
+	h.Prompts = nil
+	seen := map[string]bool{}
+	lines := make([][]byte, 0, len(ps))
+	for i, p := range ps {
+		switch {
+		case p.ID == "":
+			return nil, fmt.Errorf("prompt %d has no id", i+1)
+		case seen[p.ID]:
+			return nil, fmt.Errorf("prompt id %q is used twice", p.ID)
+		case p.Body == "":
+			return nil, fmt.Errorf("prompt %q has no body", p.ID)
+		}
+		seen[p.ID] = true
+		b, err := digest.Canonical(p)
+		if err != nil {
+			return nil, fmt.Errorf("prompt %q: %w", p.ID, err)
+		}
+		lines = append(lines, b)
+		h.Prompts = append(h.Prompts, Entry{ID: p.ID, Digest: digest.Of(b)})
+	}
+	if len(ps) == 0 {
+		return nil, errors.New("a set needs at least one prompt")
+	}
+	hb, err := digest.Canonical(h)
+	if err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	buf.Write(hb)
+	buf.WriteByte('\n')
+	for _, l := range lines {
+		buf.Write(l)
+		buf.WriteByte('\n')
+	}
+	return Parse(h.Name, buf.Bytes())
+}
+
+// ChangedError says that a Set is not the one that was frozen.
+type ChangedError struct {
+	File   string
+	Prompt string // "" when the header or the whole file is meant
+	What   string
+}
+
+func (e *ChangedError) Error() string {
+	if e.Prompt != "" {
+		return fmt.Sprintf("set %s: prompt %q was changed after it was frozen: %s", e.File, e.Prompt, e.What)
+	}
+	return fmt.Sprintf("set %s was changed after it was frozen: %s", e.File, e.What)
+}
+
+// Parse reads a Set from the bytes of its file; name is used in errors.
+func Parse(name string, b []byte) (*Set, error) {
+	sc := bufio.NewScanner(bytes.NewReader(b))
+	sc.Buffer(nil, 256<<20)
+	var s Set
+	s.File, s.bytes = name, b
+	line := 0
+	for sc.Scan() {
+		line++
+		if line == 1 {
+			if err := strict(sc.Bytes(), &s.Header); err != nil {
+				return nil, fmt.Errorf("set %s: line 1: %w", name, err)
+			}
+			if s.Schema != Schema {
+				return nil, fmt.Errorf("set %s: schema %q, this program reads %q", name, s.Schema, Schema)
+			}
+			continue
+		}
+		i := line - 2
+		if i >= len(s.Header.Prompts) {
+			return nil, &ChangedError{File: name, What: fmt.Sprintf("line %d is not listed in the header", line)}
+		}
+		e := s.Header.Prompts[i]
+		if d := digest.Of(sc.Bytes()); d != e.Digest {
+			return nil, &ChangedError{File: name, Prompt: e.ID, What: fmt.Sprintf("its digest is %s, the header says %s", d.Short(), e.Digest.Short())}
+		}
+		var p Prompt
+		if err := strict(sc.Bytes(), &p); err != nil {
+			return nil, fmt.Errorf("set %s: line %d: %w", name, line, err)
+		}
+		if p.ID != e.ID {
+			return nil, &ChangedError{File: name, Prompt: e.ID, What: fmt.Sprintf("line %d holds %q", line, p.ID)}
+		}
+		s.Prompts = append(s.Prompts, p)
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("set %s: %w", name, err)
+	}
+	if line == 0 {
+		return nil, fmt.Errorf("set %s is empty", name)
+	}
+	if len(s.Prompts) != len(s.Header.Prompts) {
+		return nil, &ChangedError{File: name, What: fmt.Sprintf("%d prompts, the header lists %d", len(s.Prompts), len(s.Header.Prompts))}
+	}
+	s.Digest = digest.Of(b)
+	return &s, nil
+}
+
+func strict(b []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	return dec.Decode(v)
+}
+
+// Open reads the Set at path and refuses it when a byte differs from what was frozen:
+// the sidecar path+".sha256" must be there and must agree.
+func Open(path string) (*Set, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("set %s: %w", path, err)
+	}
+	s, perr := Parse(path, b)
+	side, err := os.ReadFile(path + ".sha256")
+	if err != nil {
+		return nil, fmt.Errorf("set %s has no %s.sha256 beside it: freeze it again, or write it with sha256sum", path, filepath.Base(path))
+	}
+	want, _, _ := strings.Cut(string(side), " ")
+	if perr != nil {
+		return nil, perr
+	}
+	if s.Digest.Hex() != strings.TrimSpace(want) {
+		return nil, &ChangedError{File: path, What: fmt.Sprintf("its digest is %s, %s.sha256 says %.12s", s.Digest.Short(), filepath.Base(path), want)}
+	}
+	return s, nil
+}
+
+// Write puts the Set and its sidecar at path; it never writes over a different Set.
+func (s *Set) Write(path string) error {
+	if old, err := os.ReadFile(path); err == nil && !bytes.Equal(old, s.bytes) {
+		return fmt.Errorf("set %s exists and differs: a frozen set is never written over; choose another name", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, s.bytes, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(path+".sha256", []byte(s.Digest.Hex()+"  "+filepath.Base(path)+"\n"), 0o644)
+}
