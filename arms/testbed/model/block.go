@@ -1,0 +1,299 @@
+package model
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+const (
+	BlockTokens = 16  // positions per block
+	StateEvery  = 64  // positions between snapshots of the recurrent state
+	Window      = 48  // keys a windowed layer sees, the query's own included
+	Vocab       = 639 // token ids 0..638
+	BOS         = 256 // first token of every sequence
+	EOS         = 257 // ends an answer; never produced from text
+)
+
+// DType is the storage format of keys and values.
+type DType uint8
+
+const (
+	BF16 DType = iota // upper half of a float32, two bytes an element
+	FP8               // e4m3fn codes, one byte an element, with float32 scales
+)
+
+// String returns "bf16" or "fp8".
+func (t DType) String() string {
+	switch t {
+	case BF16:
+		return "bf16"
+	case FP8:
+		return "fp8"
+	}
+	return fmt.Sprintf("DType(%d)", uint8(t))
+}
+
+// ParseDType is the inverse of String.
+func ParseDType(s string) (DType, error) {
+	for _, t := range []DType{BF16, FP8} {
+		if s == t.String() {
+			return t, nil
+		}
+	}
+	return 0, fmt.Errorf("kv dtype %q is unknown: use bf16 or fp8", s)
+}
+
+// Group names a set of layers that share one block table.
+type Group uint8
+
+const (
+	Attention   Group = iota // layer 1: every earlier key
+	WindowGroup              // layers 0 and 3: the last Window keys
+	Recurrent                // layer 2: a State, no blocks
+)
+
+// String returns "attention", "window" or "recurrent".
+func (g Group) String() string {
+	switch g {
+	case Attention:
+		return "attention"
+	case WindowGroup:
+		return "window"
+	case Recurrent:
+		return "recurrent"
+	}
+	return fmt.Sprintf("Group(%d)", uint8(g))
+}
+
+// shape is a layer's share of a token: heads of keys and values.
+type shape struct{ heads, dk, dv int }
+
+// groupShapes lists the layers of the two groups that have blocks.
+var groupShapes = [...][]shape{
+	Attention:   {{3, 32, 32}},
+	WindowGroup: {{1, 16, 40}, {2, 32, 32}},
+}
+
+// Block holds BlockTokens positions of one group's layers as stored codes:
+// per layer, K as [16][heads][dk] and then V as [16][heads][dv]. bf16 codes are
+// uint16; fp8 codes are one byte, with one float32 scale for the K and one for
+// the V of each head and layer. A fresh block has codes 0 and scales 1.
+//
+// Beside the codes a Block keeps their decoded float32 values, which is what
+// the decoder reads. Every method that changes codes or scales decodes anew, so
+// the two never disagree: damage to a code or to a scale reaches the arithmetic.
+//
+// A Block is not safe for concurrent use while somebody writes it.
+type Block struct {
+	group  Group
+	dtype  DType
+	wide   []uint16  // codes when bf16
+	narrow []uint8   // codes when fp8
+	scales []float32 // fp8: per layer, K of each head, then V of each head
+	parts  []part
+}
+
+// part is one layer's region of a Block.
+type part struct {
+	shape
+	k, v   int       // first code of K and of V
+	scale  int       // first scale
+	keys   []float32 // decoded K as [heads][dk][16]: the layout of a weight panel
+	values []float32 // decoded V as [heads][16][dv]
+}
+
+// NewBlock makes a fresh block. It panics for Recurrent, which has a State.
+func NewBlock(g Group, dt DType) *Block {
+	if g != Attention && g != WindowGroup {
+		panic("model: group " + g.String() + " keeps no blocks")
+	}
+	b := &Block{group: g, dtype: dt}
+	codes, scales := 0, 0
+	for _, s := range groupShapes[g] {
+		nk, nv := BlockTokens*s.heads*s.dk, BlockTokens*s.heads*s.dv
+		b.parts = append(b.parts, part{
+			shape: s, k: codes, v: codes + nk, scale: scales,
+			keys: make([]float32, nk), values: make([]float32, nv),
+		})
+		codes += nk + nv
+		scales += 2 * s.heads
+	}
+	if dt == FP8 {
+		b.narrow, b.scales = make([]uint8, codes), make([]float32, scales)
+		for i := range b.scales {
+			b.scales[i] = 1
+		}
+	} else {
+		b.wide = make([]uint16, codes)
+	}
+	return b
+}
+
+// Group returns the block's group.
+func (b *Block) Group() Group { return b.group }
+
+// DType returns the block's storage format.
+func (b *Block) DType() DType { return b.dtype }
+
+// Reset makes the block fresh again: codes 0, scales 1.
+func (b *Block) Reset() {
+	clear(b.wide)
+	clear(b.narrow)
+	for i := range b.scales {
+		b.scales[i] = 1
+	}
+	for i := range b.parts {
+		clear(b.parts[i].keys)
+		clear(b.parts[i].values)
+	}
+}
+
+// AppendCodes appends the codes, bf16 ones little endian, without the scales.
+func (b *Block) AppendCodes(dst []byte) []byte {
+	if b.dtype == FP8 {
+		return append(dst, b.narrow...)
+	}
+	for _, c := range b.wide {
+		dst = binary.LittleEndian.AppendUint16(dst, c)
+	}
+	return dst
+}
+
+// SetCodes replaces the codes by what AppendCodes wrote and leaves the scales
+// as they are. It fails, changing nothing, if src has another length.
+func (b *Block) SetCodes(src []byte) error {
+	want := 2*len(b.wide) + len(b.narrow)
+	if len(src) != want {
+		return fmt.Errorf("%s block of %s: %d bytes of codes, want %d", b.dtype, b.group, len(src), want)
+	}
+	copy(b.narrow, src)
+	for i := range b.wide {
+		b.wide[i] = binary.LittleEndian.Uint16(src[2*i:])
+	}
+	b.decode()
+	return nil
+}
+
+// AppendScales appends the scales as little-endian float32: per layer the K
+// scale of each head, then the V scale of each head. For bf16 there are none.
+func (b *Block) AppendScales(dst []byte) []byte {
+	for _, s := range b.scales {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(s))
+	}
+	return dst
+}
+
+// SetScales replaces the scales by what AppendScales wrote and leaves the codes
+// as they are. It fails, changing nothing, if src has another length.
+func (b *Block) SetScales(src []byte) error {
+	if len(src) != 4*len(b.scales) {
+		return fmt.Errorf("%s block of %s: %d bytes of scales, want %d", b.dtype, b.group, len(src), 4*len(b.scales))
+	}
+	for i := range b.scales {
+		b.scales[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+	}
+	if b.dtype == FP8 {
+		b.decode()
+	}
+	return nil
+}
+
+// CopyFrom makes b hold what o holds, scales included. It panics if the two
+// differ in group or format.
+func (b *Block) CopyFrom(o *Block) {
+	if b.group != o.group || b.dtype != o.dtype {
+		panic(fmt.Sprintf("model: copy of a %s block of %s into a %s block of %s", o.dtype, o.group, b.dtype, b.group))
+	}
+	copy(b.wide, o.wide)
+	copy(b.narrow, o.narrow)
+	copy(b.scales, o.scales)
+	for i := range b.parts {
+		copy(b.parts[i].keys, o.parts[i].keys)
+		copy(b.parts[i].values, o.parts[i].values)
+	}
+}
+
+// decode refreshes the decoded values of the whole block.
+func (b *Block) decode() {
+	for i := range b.parts {
+		p := &b.parts[i]
+		for h := range p.heads {
+			b.decodeHead(p, h, true)
+			b.decodeHead(p, h, false)
+		}
+	}
+}
+
+// decodeHead refreshes the keys or the values of one head of p.
+func (b *Block) decodeHead(p *part, h int, keys bool) {
+	n, code := p.dv, p.v
+	if keys {
+		n, code = p.dk, p.k
+	}
+	for slot := range BlockTokens {
+		for i := range n {
+			b.decodeOne(p, h, slot, i, code+(slot*p.heads+h)*n+i, keys)
+		}
+	}
+}
+
+// decodeOne refreshes element i of head h in slot from the code at index c.
+func (b *Block) decodeOne(p *part, h, slot, i, c int, keys bool) {
+	var x float32
+	if b.dtype == FP8 {
+		s := p.scale + h
+		if !keys {
+			s += p.heads
+		}
+		x = fp8Values[b.narrow[c]] * b.scales[s]
+	} else {
+		x = bf16Decode(b.wide[c])
+	}
+	if keys {
+		p.keys[(h*p.dk+i)*BlockTokens+slot] = x
+	} else {
+		p.values[(h*BlockTokens+slot)*p.dv+i] = x
+	}
+}
+
+// put stores the keys k [heads][dk] and values v [heads][dv] of one position in
+// slot of layer part. The token in slot 0 fixes the block's fp8 scales.
+func (b *Block) put(layer, slot int, k, v []float32) {
+	p := &b.parts[layer]
+	for h := range p.heads {
+		b.putHead(p, h, slot, k[h*p.dk:(h+1)*p.dk], true)
+		b.putHead(p, h, slot, v[h*p.dv:(h+1)*p.dv], false)
+	}
+}
+
+func (b *Block) putHead(p *part, h, slot int, x []float32, keys bool) {
+	c := p.v
+	if keys {
+		c = p.k
+	}
+	c += (slot*p.heads + h) * len(x)
+	if b.dtype == FP8 {
+		s := p.scale + h
+		if !keys {
+			s += p.heads
+		}
+		if slot == 0 {
+			b.scales[s] = fp8Scale(x)
+		}
+		for i, e := range x {
+			b.narrow[c+i] = fp8Encode(e / b.scales[s])
+		}
+		if slot == 0 { // codes left in later slots now mean something else
+			b.decodeHead(p, h, keys)
+			return
+		}
+	} else {
+		for i, e := range x {
+			b.wide[c+i] = bf16Encode(e)
+		}
+	}
+	for i := range x {
+		b.decodeOne(p, h, slot, i, c+i, keys)
+	}
+}
