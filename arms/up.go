@@ -1,0 +1,116 @@
+package arms
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"kvladder/probes"
+	"kvladder/prompts"
+	"kvladder/scoring"
+)
+
+// Spec is how a process is started: what a launcher needs and nothing else.
+type Spec struct {
+	Argv []string
+	Env  map[string]string // the whole environment of the process, beside the launcher's allow-list
+	Dir  string
+	// Files are paths that must exist before the launch (a model, a binary): a missing one is
+	// reported by name before anything is started.
+	Files []string
+}
+
+// Address is where a process should listen.
+type Address struct {
+	Host string
+	Port int
+}
+
+// Resources are folders that the harness prepares for one process.
+type Resources struct {
+	Store string // folder of the external store, "" when the arm has none
+	Slots string // folder for saved slots
+	Cache string // project cache: engines and models fetched by scripts
+	Self  string // path of the running kvladder binary
+}
+
+// Engine maps pins to a command line and back to what the server can prove. Its methods do
+// no I/O except where they take a context.
+type Engine interface {
+	Name() string
+	// Pins lists the pins the engine knows, with their defaults; a ladder that names another is refused.
+	Pins() map[string]string
+	// Configure gives the pins of a preset ("C0", "C1", "store") on top of the shared ones: how this engine
+	// switches reuse off, the local cache on, and the external store on. An error says that it cannot.
+	Configure(role string) (map[string]string, error)
+	// SplitPin is the pin that changes the prefill budget for C0-split, and its value.
+	SplitPin(g prompts.Geometry) (name, value string)
+	Spec(pins map[string]string, at Address, res Resources) (Spec, error)
+	Ready(ctx context.Context, e probes.Endpoint) error
+	// Counters maps roles (probes.LocalHits ...) to series names; nil when the engine has no usable counters.
+	Counters() map[string]string
+	// CachedIs says what per-request `cached` tokens mean in an arm of that preset: "local", "external" or "" (not known).
+	CachedIs(preset string) string
+	// Cannot says why the engine cannot run a preset, "" when it can.
+	Cannot(preset string) string
+	// ReadPins reads pins back from a running server.
+	ReadPins(ctx context.Context, e probes.Endpoint, pins map[string]string) ([]probes.PinRead, error)
+	// Reset drops the local cache alone. The effect is proved by the next request, never by the status code.
+	Reset(ctx context.Context, e probes.Endpoint) error
+	// Store describes the external store of a process: what is in it now.
+	Store(res Resources) (probes.StoreFact, error)
+	// Save and Restore carry reuse state over a restart where the engine needs it asked (llama-server slots);
+	// engines whose store persists by itself return nil at once.
+	Save(ctx context.Context, e probes.Endpoint, s *prompts.Set, res Resources) error
+	Restore(ctx context.Context, e probes.Endpoint, s *prompts.Set, res Resources) error
+	// Expect is the reuse that geometry predicts: one map per pass of the schedule.
+	Expect(s *prompts.Set, steps []Step) []map[string]scoring.Reuse
+	// Death recognises a log line that says the engine died.
+	Death(line string) bool
+}
+
+// Launcher starts processes.
+type Launcher interface {
+	Name() string
+	// Launch starts spec; ctx bounds the launching only. The process's output goes to log.
+	Launch(ctx context.Context, spec Spec, log io.Writer) (Process, error)
+}
+
+// Process is a running family of processes.
+type Process interface {
+	ID() string                     // pid or container id
+	Start() string                  // start time as the system reports it
+	Restarts() *int                 // nil when the launcher cannot count
+	Done() <-chan struct{}          // closed when the process has ended
+	Err() error                     // why, after Done
+	Exit() *int                     // exit status, after Done; nil when not known
+	Stop(ctx context.Context) error // ends the whole family and waits; repeatable
+}
+
+// NotReadyError says that an arm's server did not come up, with the last lines it printed.
+type NotReadyError struct {
+	Arm, Engine string
+	Waited      time.Duration
+	Err         error
+	LastLines   []string
+}
+
+func (e *NotReadyError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "arm %s (%s): not ready after %s: %v", e.Arm, e.Engine, e.Waited.Round(time.Second/10), e.Err)
+	if len(e.LastLines) > 0 {
+		fmt.Fprintf(&b, "; its last lines: %s", strings.Join(e.LastLines, " | "))
+	}
+	return b.String()
+}
+
+func (e *NotReadyError) Unwrap() error { return e.Err }
+
+// Running is a process that answers.
+type Running struct {
+	Process  Process
+	Endpoint probes.Endpoint
+	Spec     Spec
+}
