@@ -66,7 +66,7 @@ type Engine interface {
 	Save(ctx context.Context, e probes.Endpoint, s *prompts.Set, res Resources) error
 	Restore(ctx context.Context, e probes.Endpoint, s *prompts.Set, res Resources) error
 	// Expect is the reuse that geometry predicts: one map per pass of the schedule.
-	Expect(s *prompts.Set, steps []Step) []map[string]scoring.Reuse
+	Expect(s *prompts.Set, pins map[string]string, steps []Step) []map[string]scoring.Reuse
 	// Death recognises a log line that says the engine died.
 	Death(line string) bool
 }
