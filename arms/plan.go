@@ -22,7 +22,7 @@ type Plan struct {
 	Subject  []string          `json:"subject"` // pins of the build under test: a gate lets them differ
 	Pins     map[string]string `json:"pins"`    // shared by all arms
 	Design   scoring.Design    `json:"design"`
-	Chains   []Chain           `json:"chains"` // in the order of the plan digest's predecessor: see Order
+	Chains   []Chain           `json:"chains"` // independent of each other; sorted by a digest over the rest of the plan
 	Replay   Replay            `json:"replay"`
 
 	Predict    map[string]map[string]any `json:"predict"` // arm -> member of its JSON -> literal or comparison
@@ -41,16 +41,17 @@ type PlanSet struct {
 	Classes  int              `json:"classes"`
 	Geometry prompts.Geometry `json:"geometry"`
 	Dialect  string           `json:"dialect"`
+	Path     string           `json:"path"`
 }
 
 // Replay says how requests are sent.
 type Replay struct {
 	Concurrency int    `json:"concurrency"`
-	Ranks       int    `json:"ranks"`          // 0 = not pinned
-	RankBy      string `json:"rank_by"`        // "", "header", "body", "url"
-	RankField   string `json:"rank_field"`     // header or body member
+	Ranks       int    `json:"ranks"`      // 0 = not pinned
+	RankBy      string `json:"rank_by"`    // "", "header", "body", "url"
+	RankField   string `json:"rank_field"` // header or body member
 	TimeoutSecs int    `json:"timeout_seconds"`
-	Stream      bool   `json:"stream"`
+	Parallel    int    `json:"parallel"` // independent chains side by side
 }
 
 // Chain is a run of steps over one process or one store: the unit of order and of resume.

@@ -1,0 +1,418 @@
+// Package arms holds what is run: ladders of arms, the plan that a ladder resolves to, and
+// the contracts of the engines and launchers that bring an arm up.
+//
+//  1. ParseLadder reads a ladder file, strictly: an unknown member, a duplicate or a wrong
+//     type is an error with line and column.
+//  2. Ladder.Resolve opens the Set, expands presets into arms and chains, checks that each
+//     arm differs from its reference in exactly one pin, computes the reuse that geometry
+//     predicts, and returns a Plan. The digest of the plan is the pre-registration.
+//  3. Up launches one process of a plan and waits until it answers.
+package arms
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"kvladder/scoring"
+)
+
+// Ladder is a ladder file: a question, a Set, an engine, shared pins, arms and rules. An arm
+// states only what differs from its reference.
+type Ladder struct {
+	Name       string                    `yaml:"ladder"`
+	Question   string                    `yaml:"question"`
+	Why        string                    `yaml:"why"`
+	Engine     string                    `yaml:"engine"`
+	Launcher   string                    `yaml:"launcher"`
+	Set        string                    `yaml:"set"`
+	Pins       map[string]Scalar         `yaml:"pins"`
+	Subject    []string                  `yaml:"subject"`
+	DT         []Dtype                   `yaml:"dt"`
+	Arms       []Entry                   `yaml:"arms"`
+	Floors     Floors                    `yaml:"floors"`
+	Rules      Rules                     `yaml:"rules"`
+	Replay     ReplayFile                `yaml:"replay"`
+	Parallel   int                       `yaml:"parallel"`
+	Predict    map[string]map[string]any `yaml:"predict"`
+	NotClaimed []string                  `yaml:"not_claimed"`
+	Unproven   []string                  `yaml:"unproven"`
+	Claims     []Claim                   `yaml:"claims"`
+
+	file   string
+	source []byte
+}
+
+// File is where the ladder was read from; a relative Set is looked up beside it.
+func (l *Ladder) File() string { return l.file }
+
+// Scalar is a pin value as the file writes it: a string, a number or a truth value.
+type Scalar string
+
+// UnmarshalYAML takes the scalar's own text, so that `0.90` stays `0.90`. The truth values
+// true, yes and on are "on"; false, no and off are "off".
+func (s *Scalar) UnmarshalYAML(n ast.Node) error {
+	switch n.Type() {
+	case ast.MappingType, ast.SequenceType, ast.MappingValueType, ast.NullType:
+		return fieldError(n, "a pin is a string, a number or a truth value")
+	case ast.BoolType:
+		if n.(*ast.BoolNode).Value {
+			*s = "on"
+		} else {
+			*s = "off"
+		}
+		return nil
+	}
+	if sn, ok := n.(*ast.StringNode); ok {
+		*s = Scalar(sn.Value)
+		return nil
+	}
+	*s = Scalar(strings.TrimSpace(n.GetToken().Value))
+	return nil
+}
+
+// Dtype is one value of the dtype axis: a name alone sets the pin kv_cache_dtype; a mapping
+// may set further pins that the dtype needs.
+type Dtype struct {
+	Name string            `yaml:"name"`
+	Pins map[string]Scalar `yaml:"pins"`
+}
+
+// UnmarshalYAML accepts `fp8` for `{name: fp8, pins: {kv_cache_dtype: fp8}}`.
+func (d *Dtype) UnmarshalYAML(n ast.Node) error {
+	if n.Type() != ast.MappingType && n.Type() != ast.MappingValueType {
+		var s Scalar
+		if err := s.UnmarshalYAML(n); err != nil {
+			return err
+		}
+		d.Name, d.Pins = string(s), map[string]Scalar{"kv_cache_dtype": s}
+		return nil
+	}
+	type plain Dtype
+	if err := decodeNode(n, (*plain)(d)); err != nil {
+		return err
+	}
+	if d.Name == "" {
+		return fieldError(n, "a dtype needs a name")
+	}
+	return nil
+}
+
+// Entry is one arm of the file: the name of a preset, or a mapping.
+type Entry struct {
+	Name   string            `yaml:"name"`
+	Preset string            `yaml:"preset"`
+	Pins   map[string]Scalar `yaml:"pins"`
+	Why    string            `yaml:"why"`
+	Before []StepLine        `yaml:"before"` // steps right before the arm's own requests, with the process down where the preset restarts it
+}
+
+// UnmarshalYAML accepts `WARM` for `{preset: WARM}`.
+func (e *Entry) UnmarshalYAML(n ast.Node) error {
+	if sn, ok := n.(*ast.StringNode); ok {
+		e.Preset, e.Name = sn.Value, sn.Value
+		return nil
+	}
+	type plain Entry
+	if err := decodeNode(n, (*plain)(e)); err != nil {
+		return err
+	}
+	if e.Preset == "" {
+		return fieldError(n, "an arm needs a preset: one of "+strings.Join(PresetNames(), ", "))
+	}
+	if e.Name == "" {
+		e.Name = e.Preset
+	}
+	return nil
+}
+
+// StepLine is one step written as words: `corrupt slot-0.bin 4096 64`.
+type StepLine []string
+
+// UnmarshalYAML splits the words and checks the step's name.
+func (s *StepLine) UnmarshalYAML(n ast.Node) error {
+	sn, ok := n.(*ast.StringNode)
+	if !ok {
+		return fieldError(n, "a step is a line of words, like `corrupt FILE OFFSET N`")
+	}
+	w := strings.Fields(sn.Value)
+	if len(w) == 0 {
+		return fieldError(n, "an empty step")
+	}
+	if _, ok := Steps[w[0]]; !ok {
+		return fieldError(n, fmt.Sprintf("unknown step %q; known: %s", w[0], strings.Join(sortedKeys(Steps), ", ")))
+	}
+	if w[0] == "corrupt" && len(w) != 4 {
+		return fieldError(n, "corrupt takes FILE OFFSET N")
+	}
+	*s = w
+	return nil
+}
+
+// Floors is how many processes of each control configuration are run, itself included.
+type Floors struct {
+	C0 int `yaml:"C0"`
+	C1 int `yaml:"C1"`
+}
+
+// Rules overrides members of the default rule.
+type Rules struct {
+	NMin       *int     `yaml:"n_min"`
+	GMin       *int     `yaml:"g_min"`
+	PMax       *float64 `yaml:"p_max"`
+	Alpha      *Alpha   `yaml:"alpha"`
+	ControlMax *float64 `yaml:"control_max"`
+	HitShare   *float64 `yaml:"hit_share"`
+	Replicates *int     `yaml:"replicates"`
+	Stall      *float64 `yaml:"stall_seconds"`
+}
+
+// Alpha holds the two significance levels.
+type Alpha struct {
+	Failures   *float64 `yaml:"failures"`
+	Divergence *float64 `yaml:"divergence"`
+}
+
+// ReplayFile is how requests are sent.
+type ReplayFile struct {
+	Ranks   int    `yaml:"ranks"`
+	RankBy  string `yaml:"rank_by"`
+	Field   string `yaml:"rank_field"`
+	Timeout int    `yaml:"timeout_seconds"`
+}
+
+// FileError is a fault of a ladder file, with its place.
+type FileError struct {
+	File      string
+	Line, Col int
+	What      string
+	Hint      string
+}
+
+func (e *FileError) Error() string {
+	s := e.File
+	if e.Line > 0 {
+		s += fmt.Sprintf(":%d:%d", e.Line, e.Col)
+	}
+	s += ": " + e.What
+	if e.Hint != "" {
+		s += "; " + e.Hint
+	}
+	return s
+}
+
+// nodeError carries a place inside the file up to ParseLadder.
+type nodeError struct {
+	line, col int
+	what      string
+}
+
+func (e *nodeError) Error() string { return e.what }
+
+func fieldError(n ast.Node, what string) error {
+	t := n.GetToken()
+	if t == nil || t.Position == nil {
+		return &nodeError{what: what}
+	}
+	return &nodeError{line: t.Position.Line, col: t.Position.Column, what: what}
+}
+
+func decodeNode(n ast.Node, v any) error {
+	return yaml.NodeToValue(n, v, yaml.Strict(), yaml.DisallowUnknownField())
+}
+
+// ReadLadder reads the ladder file at path.
+func ReadLadder(path string) (*Ladder, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, &FileError{File: path, What: "no such ladder file", Hint: "kvladder init writes a starter ladder"}
+		}
+		return nil, &FileError{File: path, What: err.Error()}
+	}
+	return ParseLadder(path, b)
+}
+
+// ParseLadder reads a ladder from the bytes of its file. Every error is a *FileError.
+func ParseLadder(file string, b []byte) (*Ladder, error) {
+	l := &Ladder{file: file, source: bytes.Clone(b)}
+	fail := func(err error) error {
+		fe := &FileError{File: file, What: err.Error()}
+		var ne *nodeError
+		var ye yaml.Error
+		switch {
+		case errors.As(err, &ne):
+			fe.Line, fe.Col, fe.What = ne.line, ne.col, ne.what
+		case errors.As(err, &ye):
+			fe.What = ye.GetMessage()
+			if t := ye.GetToken(); t != nil && t.Position != nil {
+				fe.Line, fe.Col = t.Position.Line, t.Position.Column
+				if m, ok := strings.CutPrefix(fe.What, "unknown field "); ok {
+					fe.What = "unknown member " + m
+					fe.Hint = suggest(strings.Trim(m, `"`), ladderMembers)
+				}
+			}
+		}
+		return fe
+	}
+	if _, err := parser.ParseBytes(b, 0); err != nil {
+		return nil, fail(err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict(), yaml.DisallowUnknownField())
+	if err := dec.Decode(l); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, &FileError{File: file, What: "the file is empty"}
+		}
+		return nil, fail(err)
+	}
+	if err := dec.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+		return nil, &FileError{File: file, What: "a ladder file holds one document"}
+	}
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "arms", "floors", "rules",
+	"replay", "parallel", "predict", "not_claimed", "unproven", "claims", "name", "preset", "before", "n_min", "g_min", "p_max", "alpha",
+	"control_max", "hit_share", "replicates", "stall_seconds", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
+
+// suggest names the known word closest to the one that was written.
+func suggest(got string, known []string) string {
+	best, at := 3, ""
+	for _, k := range known {
+		if d := distance(strings.ToLower(got), strings.ToLower(k)); d < best {
+			best, at = d, k
+		}
+	}
+	if at == "" {
+		return "known members: " + strings.Join(known[:18], ", ")
+	}
+	return "did you mean " + at + "?"
+}
+
+// distance is the Levenshtein distance of two short words.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		prev := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cur := row[j+1]
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(cur+1, row[j]+1, prev+cost)
+			prev = cur
+		}
+	}
+	return row[len(b)]
+}
+
+func (l *Ladder) check() error {
+	miss := func(what, hint string) error { return &FileError{File: l.file, What: what, Hint: hint} }
+	switch {
+	case l.Name == "":
+		return miss("the ladder has no name", "add `ladder: NAME`")
+	case strings.ContainsAny(l.Name, "/\\ \t\n"):
+		return miss(fmt.Sprintf("ladder name %q holds a space or a slash", l.Name), "it names the run folder: use letters, digits and dashes")
+	case l.Set == "":
+		return miss("the ladder names no set", "add `set: FILE`, made by kvladder freeze")
+	case l.Engine == "":
+		return miss("the ladder names no engine", "add `engine: NAME`; kvladder doctor lists them")
+	case len(l.Arms) == 0:
+		return miss("the ladder has no arms", "add `arms: [C0, C1, COLD, WARM]`")
+	}
+	if l.Launcher == "" {
+		l.Launcher = "local"
+	}
+	if l.Parallel < 0 || l.Parallel > 64 {
+		return miss(fmt.Sprintf("parallel: %d is not between 1 and 64", l.Parallel), "")
+	}
+	for _, c := range l.Claims {
+		switch c.Status {
+		case "asserted", "measured", "refuted", "withdrawn":
+		default:
+			return miss(fmt.Sprintf("claim %q has status %q", c.Text, c.Status), "use asserted, measured, refuted or withdrawn")
+		}
+	}
+	switch l.Replay.RankBy {
+	case "", "header", "body", "url":
+	default:
+		return miss(fmt.Sprintf("replay.rank_by: %q", l.Replay.RankBy), "use header, body or url")
+	}
+	seen := map[string]bool{}
+	for _, e := range l.Arms {
+		if _, ok := presets[e.Preset]; !ok {
+			return miss(fmt.Sprintf("arm %s: unknown preset %q", e.Name, e.Preset), "known presets: "+strings.Join(PresetNames(), ", "))
+		}
+		if seen[e.Name] {
+			return miss(fmt.Sprintf("arm %s is named twice", e.Name), "give one of them another name")
+		}
+		seen[e.Name] = true
+	}
+	return nil
+}
+
+// SetPath is the path of the Set file.
+func (l *Ladder) SetPath() string {
+	if filepath.IsAbs(l.Set) {
+		return l.Set
+	}
+	return filepath.Join(filepath.Dir(l.file), l.Set)
+}
+
+// rule is the default rule with the file's overrides.
+func (l *Ladder) rule() (scoring.Rule, error) {
+	r, f := scoring.DefaultRule(), l.Rules
+	set(&r.NMin, f.NMin)
+	set(&r.GMin, f.GMin)
+	set(&r.PMax, f.PMax)
+	set(&r.ControlMax, f.ControlMax)
+	set(&r.HitShare, f.HitShare)
+	set(&r.Replicates, f.Replicates)
+	set(&r.StallSecs, f.Stall)
+	if f.Alpha != nil {
+		set(&r.Alpha.Failures, f.Alpha.Failures)
+		set(&r.Alpha.Divergence, f.Alpha.Divergence)
+	}
+	bad := func(name string, v any, want string) error {
+		return &FileError{File: l.file, What: fmt.Sprintf("rules.%s: %v", name, v), Hint: "it must be " + want}
+	}
+	switch {
+	case r.NMin < 1:
+		return r, bad("n_min", r.NMin, "at least 1")
+	case r.GMin < 1:
+		return r, bad("g_min", r.GMin, "at least 1")
+	case !(r.PMax > 0 && r.PMax < 1):
+		return r, bad("p_max", r.PMax, "between 0 and 1")
+	case !(r.Alpha.Failures > 0 && r.Alpha.Failures < 0.5):
+		return r, bad("alpha.failures", r.Alpha.Failures, "between 0 and 0.5")
+	case !(r.Alpha.Divergence > 0 && r.Alpha.Divergence < 0.5):
+		return r, bad("alpha.divergence", r.Alpha.Divergence, "between 0 and 0.5")
+	case !(r.HitShare > 0 && r.HitShare <= 1):
+		return r, bad("hit_share", r.HitShare, "between 0 and 1")
+	case r.Replicates < 0 || r.Replicates > 5:
+		return r, bad("replicates", r.Replicates, "between 0 and 5")
+	}
+	return r, nil
+}
+
+func set[T any](dst *T, v *T) {
+	if v != nil {
+		*dst = *v
+	}
+}

@@ -1,0 +1,525 @@
+package arms
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"kvladder/prompts"
+	"kvladder/receipts/digest"
+	"kvladder/scoring"
+)
+
+// Resolve expands the ladder into a Plan for a Set and an engine. Nothing is started. Problems
+// that geometry or arithmetic finds are listed in the plan; the fatal ones make Plan.Refusal
+// non-nil. An error means that the file itself does not hold together.
+func (l *Ladder) Resolve(s *prompts.Set, eng Engine) (*Plan, error) {
+	rule, err := l.rule()
+	if err != nil {
+		return nil, err
+	}
+	r := &resolver{l: l, s: s, eng: eng, known: eng.Pins()}
+	r.plan = &Plan{
+		Schema: PlanSchema, Ladder: l.Name, Question: l.Question, Engine: eng.Name(), Launcher: l.Launcher,
+		Set: PlanSet{Name: s.Name, Digest: s.Digest, Requests: len(s.Prompts), Classes: s.Classes(), Geometry: s.Geometry, Dialect: s.Dialect,
+			Path: s.Path},
+		Subject: orEmpty(l.Subject), Pins: plain(l.Pins), Predict: l.Predict,
+		NotClaimed: orEmpty(l.NotClaimed), Unproven: orEmpty(l.Unproven), Claims: l.Claims, Problems: []Problem{}, Source: string(l.source),
+		Replay: Replay{Concurrency: 1, Ranks: l.Replay.Ranks, RankBy: l.Replay.RankBy, RankField: l.Replay.Field,
+			TimeoutSecs: max(l.Replay.Timeout, 0), Parallel: max(1, l.Parallel)},
+	}
+	if r.plan.Replay.TimeoutSecs == 0 {
+		r.plan.Replay.TimeoutSecs = int(rule.StallSecs)
+	}
+	if r.plan.Replay.Ranks > 0 && r.plan.Replay.RankBy == "" {
+		r.plan.Replay.RankBy = "header"
+	}
+	if r.plan.Replay.RankBy == "header" && r.plan.Replay.RankField == "" {
+		r.plan.Replay.RankField = "X-data-parallel-rank"
+	}
+	if r.plan.Replay.RankBy == "body" && r.plan.Replay.RankField == "" {
+		return nil, &FileError{File: l.file, What: "replay.rank_by: body needs replay.rank_field", Hint: "SGLang reads routed_dp_rank"}
+	}
+	if r.plan.Predict == nil {
+		r.plan.Predict = map[string]map[string]any{}
+	}
+	if r.plan.Claims == nil {
+		r.plan.Claims = []Claim{}
+	}
+	r.plan.Design = scoring.Design{Ladder: l.Name, Question: l.Question, Rule: rule}
+	if err := r.expand(); err != nil {
+		return nil, err
+	}
+	if err := r.predictions(); err != nil {
+		return nil, err
+	}
+	r.expect()
+	r.lint()
+	r.order()
+	return r.plan, nil
+}
+
+type resolver struct {
+	l     *Ladder
+	s     *prompts.Set
+	eng   Engine
+	known map[string]string
+	plan  *Plan
+}
+
+func orEmpty(v []string) []string {
+	if v == nil {
+		return []string{}
+	}
+	return v
+}
+
+func plain(m map[string]Scalar) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[k] = string(v)
+	}
+	return out
+}
+
+func (r *resolver) fail(format string, args ...any) error {
+	return &FileError{File: r.l.file, What: fmt.Sprintf(format, args...)}
+}
+
+// expand turns entries into arms and chains, once per dtype.
+func (r *resolver) expand() error {
+	groups := r.l.DT
+	if len(groups) == 0 {
+		groups = []Dtype{{}}
+	}
+	seen := map[string]bool{}
+	for _, g := range groups {
+		if seen[g.Name] {
+			return r.fail("dt: %q is named twice", g.Name)
+		}
+		seen[g.Name] = true
+		if err := r.group(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group expands the arms for one dtype.
+func (r *resolver) group(g Dtype) error {
+	suffix := ""
+	if g.Name != "" {
+		suffix = "@" + g.Name
+	}
+	byPreset := map[string]Entry{}
+	var store []Entry
+	for _, e := range r.l.Arms {
+		if why := r.eng.Cannot(e.Preset); why != "" {
+			return r.fail("arm %s: engine %s cannot run it: %s", e.Name, r.eng.Name(), why)
+		}
+		if presets[e.Preset].config == "store" {
+			store = append(store, e)
+			continue
+		}
+		if _, twice := byPreset[e.Preset]; twice {
+			return r.fail("arm %s: preset %s is there twice", e.Name, e.Preset)
+		}
+		byPreset[e.Preset] = e
+	}
+	part := slices.ContainsFunc(store, func(e Entry) bool { return e.Preset == "PART" })
+	if part && !r.hasPrimes() {
+		return r.fail("arm PART needs prompts with a prime, set %s has none: freeze a mixed or partial-hit set", r.s.Name)
+	}
+	for _, need := range []string{"C0", "C1"} {
+		if _, ok := byPreset[need]; !ok && (need == "C0" || len(store) > 0) {
+			return r.fail("the ladder has no %s: every judged arm needs its control; add it to arms", need)
+		}
+	}
+	c0 := max(1, r.l.Floors.C0)
+	c1 := max(1, r.l.Floors.C1)
+	mk := func(name, presetName string, e Entry) (scoring.ArmSpec, error) {
+		return r.arm(g, name+suffix, presetName, e, suffix)
+	}
+
+	// the control processes
+	for _, base := range []struct {
+		preset string
+		n      int
+	}{{"C0", c0}, {"C1", c1}} {
+		e, ok := byPreset[base.preset]
+		if !ok {
+			continue
+		}
+		for i := range base.n {
+			name, split := e.Name, false
+			if i > 0 {
+				name = fmt.Sprintf("%s-%d", e.Name, i+1)
+			}
+			if base.preset == "C0" && base.n >= 3 && i == base.n-1 {
+				name, split = e.Name+"-split", true
+			}
+			a, err := mk(name, base.preset, e)
+			if err != nil {
+				return err
+			}
+			a.Passes = 2
+			if base.preset == "C1" {
+				a.Judge = 2
+			}
+			if i > 0 {
+				r.floor(&a, e.Name+suffix, split)
+			}
+			ch := Chain{Name: a.Name, Group: g.Name, Arms: []string{a.Name}, Steps: []ChainStep{
+				{Do: "launch", Arm: a.Name}, {Do: "replay", Arm: a.Name, Pass: 1}, {Do: "replay", Arm: a.Name, Pass: 2}}}
+			a.Chain, a.Process = ch.Name, ch.Name
+			r.plan.Design.Arms = append(r.plan.Design.Arms, a)
+			if part {
+				tn := base.preset + "-PART"
+				t, err := mk(name+"-PART", tn, Entry{Preset: tn, Name: name + "-PART", Pins: e.Pins})
+				if err != nil {
+					return err
+				}
+				t.Passes, t.Chain, t.Process = 1, ch.Name, ch.Name
+				if base.preset == "C1" {
+					t.Judge = 1
+					ch.Steps = append(ch.Steps, ChainStep{Do: "reset", Arm: t.Name})
+				}
+				if i > 0 {
+					r.floor(&t, e.Name+"-PART"+suffix, split)
+				}
+				ch.Arms = append(ch.Arms, t.Name)
+				ch.Steps = append(ch.Steps, ChainStep{Do: "prime", Arm: t.Name, Pass: 1})
+				r.plan.Design.Arms = append(r.plan.Design.Arms, t)
+			}
+			ch.Steps = append(ch.Steps, ChainStep{Do: "stop", Arm: a.Name})
+			r.plan.Chains = append(r.plan.Chains, ch)
+		}
+	}
+	return r.storeChains(g, suffix, store)
+}
+
+// storeChains puts the connector arms into chains: one chain runs in the usual order, and an
+// arm whose preset is already there (RST twice, once corrupted) opens a chain of its own.
+func (r *resolver) storeChains(g Dtype, suffix string, store []Entry) error {
+	var lists [][]Entry
+next:
+	for _, e := range store {
+		for i, l := range lists {
+			if !slices.ContainsFunc(l, func(o Entry) bool { return o.Preset == e.Preset }) && maps.Equal(plain(l[0].Pins), plain(e.Pins)) && len(e.Before) == 0 && len(l[len(l)-1].Before) == 0 {
+				lists[i] = append(l, e)
+				continue next
+			}
+		}
+		lists = append(lists, []Entry{e})
+	}
+	for i, list := range lists {
+		slices.SortStableFunc(list, func(a, b Entry) int {
+			return slices.Index(storeOrder, a.Preset) - slices.Index(storeOrder, b.Preset)
+		})
+		ch := Chain{Name: "store" + suffix, Group: g.Name}
+		if i > 0 {
+			ch.Name = list[0].Name + suffix
+		}
+		for j, e := range list {
+			a, err := r.arm(g, e.Name+suffix, e.Preset, e, suffix)
+			if err != nil {
+				return err
+			}
+			a.Chain, a.Process = ch.Name, ch.Name
+			a.Passes, a.Judge = 1, 1
+			ch.Arms = append(ch.Arms, a.Name)
+			if j == 0 {
+				ch.Steps = append(ch.Steps, ChainStep{Do: "launch", Arm: a.Name})
+				if e.Preset != "COLD" {
+					// nothing has filled the store yet: the arm's first pass does
+					ch.Steps = append(ch.Steps, ChainStep{Do: "replay", Arm: a.Name, Pass: 1})
+					a.Passes, a.Judge = 2, 2
+					a.ScheduleDiff = append(a.ScheduleDiff, "fill")
+				}
+			}
+			before := func() {
+				for _, b := range e.Before {
+					ch.Steps = append(ch.Steps, ChainStep{Do: b[0], Arm: a.Name, Args: b[1:]})
+					a.ScheduleDiff = append(a.ScheduleDiff, strings.Join(b, " "))
+				}
+			}
+			do := func(steps ...string) {
+				for _, d := range steps {
+					ch.Steps = append(ch.Steps, ChainStep{Do: d, Arm: a.Name})
+					a.ScheduleDiff = append(a.ScheduleDiff, d)
+				}
+			}
+			replay := "replay"
+			switch e.Preset {
+			case "COLD", "REPLAY":
+				before()
+			case "WARM":
+				do("drain", "reset")
+				before()
+			case "RST":
+				do("drain", "save", "stop")
+				before()
+				do("launch", "restore")
+			case "PART":
+				do("drain", "reset")
+				before()
+				replay = "prime"
+			}
+			ch.Steps = append(ch.Steps, ChainStep{Do: replay, Arm: a.Name, Pass: a.Judge})
+			if a.ScheduleDiff == nil {
+				a.ScheduleDiff = []string{}
+			}
+			r.plan.Design.Arms = append(r.plan.Design.Arms, a)
+		}
+		ch.Steps = append(ch.Steps, ChainStep{Do: "stop", Arm: list[len(list)-1].Name + suffix})
+		r.plan.Chains = append(r.plan.Chains, ch)
+	}
+	return nil
+}
+
+// floor makes a a further process of the arm named of.
+func (r *resolver) floor(a *scoring.ArmSpec, of string, split bool) {
+	a.Role, a.FloorOf, a.Split, a.Judge, a.Reference, a.ReferencePass = scoring.Floor, of, split, 0, "", 0
+	a.Pin, a.PinsDiffer = scoring.Pin{}, nil
+	if split {
+		name, value := r.eng.SplitPin(r.s.Geometry)
+		old := a.Pins[name]
+		a.Pins[name] = value
+		a.Pin = scoring.Pin{Name: name, Arm: value, Reference: old}
+		a.PinsDiffer = []scoring.Pin{a.Pin}
+	}
+}
+
+func (r *resolver) hasPrimes() bool {
+	for _, p := range r.s.Prompts {
+		if p.Prime != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// pins are the engine's defaults, then the preset's configuration, then the ladder's shared
+// pins, the dtype's, and the arm's own; later ones win.
+func (r *resolver) pins(g Dtype, presetName string, e Entry) (map[string]string, error) {
+	conf, err := r.eng.Configure(presets[presetName].config)
+	if err != nil {
+		return nil, r.fail("arm %s: %v", e.Name, err)
+	}
+	out := maps.Clone(r.known)
+	maps.Copy(out, conf)
+	for _, src := range []struct {
+		where string
+		m     map[string]Scalar
+	}{{"pins", r.l.Pins}, {"dt " + g.Name, g.Pins}, {"arm " + e.Name, e.Pins}} {
+		for k, v := range src.m {
+			if _, ok := r.known[k]; !ok {
+				return nil, &FileError{File: r.l.file, What: fmt.Sprintf("%s: engine %s has no pin %q", src.where, r.eng.Name(), k),
+					Hint: "its pins: " + strings.Join(sortedKeys(r.known), ", ")}
+			}
+			if cv, fixed := conf[k]; fixed && src.where == "pins" && cv != string(v) {
+				return nil, r.fail("pins: %q is set by the presets (%s needs %s=%s); state it in an arm, not for all", k, presetName, k, cv)
+			}
+			out[k] = string(v)
+		}
+	}
+	return out, nil
+}
+
+func (r *resolver) arm(g Dtype, name, presetName string, e Entry, suffix string) (scoring.ArmSpec, error) {
+	p := presets[presetName]
+	pins, err := r.pins(g, presetName, e)
+	if err != nil {
+		return scoring.ArmSpec{}, err
+	}
+	a := scoring.ArmSpec{Name: name, Preset: presetName, Role: p.role, Group: g.Name, Path: p.path, Exercise: p.exercise, Connector: p.config == "store",
+		Counters: r.eng.Counters(), CachedIs: r.eng.CachedIs(presetName), Pins: pins, Why: e.Why, ScheduleDiff: []string{}}
+	if p.reference == "" {
+		return a, nil
+	}
+	refName := p.reference
+	for _, o := range r.l.Arms {
+		if o.Preset == p.reference {
+			refName = o.Name
+		}
+	}
+	a.Reference, a.ReferencePass = refName+suffix, p.refPass
+	ref, ok := r.plan.Design.ByName(a.Reference)
+	if !ok {
+		return a, r.fail("arm %s is judged against %s, which is not in the ladder", e.Name, refName)
+	}
+	a.PinsDiffer = Differences(pins, ref.Pins)
+	if len(a.PinsDiffer) != 1 {
+		var names []string
+		for _, d := range a.PinsDiffer {
+			names = append(names, fmt.Sprintf("%s (%s, reference %s)", d.Name, d.Arm, d.Reference))
+		}
+		if len(names) == 0 {
+			return a, r.fail("arm %s does not differ from its reference %s in any pin: there is nothing to test", name, a.Reference)
+		}
+		return a, r.fail("arm %s differs from its reference %s in %d pins, one is allowed: %s", name, a.Reference, len(names), strings.Join(names, ", "))
+	}
+	a.Pin = a.PinsDiffer[0]
+	return a, nil
+}
+
+// Differences lists the pins in which two arms differ, by name.
+func Differences(arm, ref map[string]string) []scoring.Pin {
+	names := map[string]bool{}
+	for k := range arm {
+		names[k] = true
+	}
+	for k := range ref {
+		names[k] = true
+	}
+	var out []scoring.Pin
+	for _, k := range sortedKeys(names) {
+		if arm[k] != ref[k] {
+			out = append(out, scoring.Pin{Name: k, Arm: arm[k], Reference: ref[k]})
+		}
+	}
+	return out
+}
+
+func (r *resolver) predictions() error {
+	groups := r.l.DT
+	for arm, members := range r.plan.Predict {
+		_, ok := r.plan.Design.ByName(arm)
+		for _, g := range groups {
+			if _, in := r.plan.Design.ByName(arm + "@" + g.Name); in {
+				ok = true
+			}
+		}
+		if !ok {
+			return r.fail("predict: there is no arm %q in this ladder", arm)
+		}
+		for m, v := range members {
+			if _, err := scoring.ParsePrediction(m, v); err != nil {
+				return r.fail("predict.%s.%s: %v", arm, m, err)
+			}
+		}
+	}
+	return nil
+}
+
+// expect asks the engine what geometry predicts for every arm, and works out the last
+// computed prefill chunk of each request.
+func (r *resolver) expect() {
+	for _, ch := range r.plan.Chains {
+		var steps []Step
+		type at struct {
+			arm  string
+			pass int
+		}
+		var asked []at
+		first, _ := r.plan.Design.ByName(ch.Arms[0])
+		launched := false
+		for _, st := range ch.Steps {
+			switch st.Do {
+			case "launch":
+				if launched {
+					steps = append(steps, Step{Do: "restart"})
+				}
+				launched = true
+			case "replay", "prime":
+				asked = append(asked, at{st.Arm, st.Pass})
+				steps = append(steps, Step{Do: st.Do, Pass: st.Pass})
+			default:
+				steps = append(steps, Step{Do: st.Do, Args: st.Args})
+			}
+		}
+		passes := r.expectRanks(first.Pins, steps)
+		for i, w := range asked {
+			if i >= len(passes) {
+				break
+			}
+			a, _ := r.plan.Design.ByName(w.arm)
+			if a.Judge == w.pass || (a.Judge == 0 && w.pass == a.Passes) {
+				a.Expected = passes[i]
+				a.LastChunk = r.lastChunks(a.Pins, passes[i])
+			}
+		}
+	}
+}
+
+// expectRanks predicts per rank, since each rank keeps its own caches, and joins the parts.
+func (r *resolver) expectRanks(pins map[string]string, steps []Step) []map[string]scoring.Reuse {
+	n := r.plan.Replay.Ranks
+	if n <= 1 {
+		return r.eng.Expect(r.s, pins, steps)
+	}
+	var out []map[string]scoring.Reuse
+	for k := range n {
+		part := *r.s
+		part.Prompts = nil
+		for i, p := range r.s.Prompts {
+			if i%n == k {
+				part.Prompts = append(part.Prompts, p)
+			}
+		}
+		for i, m := range r.eng.Expect(&part, pins, steps) {
+			if i == len(out) {
+				out = append(out, map[string]scoring.Reuse{})
+			}
+			maps.Copy(out[i], m)
+		}
+	}
+	return out
+}
+
+// lastChunks is the length of the last computed chunk of each prompt. Engines with a
+// recurrent group cut the prefill at the last state boundary before the prompt's end;
+// others compute in slices of the prefill budget, counted from the first computed token.
+func (r *resolver) lastChunks(pins map[string]string, reuse map[string]scoring.Reuse) map[string]int {
+	name, _ := r.eng.SplitPin(r.s.Geometry)
+	budget, err := strconv.Atoi(pins[name])
+	if err != nil || budget < 1 {
+		return nil
+	}
+	out := map[string]int{}
+	for _, p := range r.s.Prompts {
+		n := len(p.Tokens)
+		hit := reuse[p.ID].Local + reuse[p.ID].External
+		if n == 0 || hit >= n {
+			continue
+		}
+		if g := r.s.Geometry.RecurrentBlock; g > 0 {
+			if last := (n - 1) / g * g; last > hit {
+				hit = last
+			}
+		}
+		out[p.ID] = (n-hit-1)%budget + 1
+	}
+	return out
+}
+
+// order sorts the independent chains by a digest that depends on the whole plan, so that the
+// order in the server's own log carries the registration.
+func (r *resolver) order() {
+	d, _, err := r.plan.Digest()
+	if err != nil {
+		return
+	}
+	key := func(c Chain) string { return string(digest.Of([]byte(string(d) + "\x00" + c.Name))) }
+	slices.SortFunc(r.plan.Chains, func(a, b Chain) int { return strings.Compare(key(a), key(b)) })
+}
+
+// ErrRefused is wrapped by Refusal.
+var ErrRefused = errors.New("the plan is refused")
+
+// Refusal is nil when the plan may run, else an error that names every fatal problem.
+func (p *Plan) Refusal() error {
+	var what []string
+	for _, q := range p.Problems {
+		if q.Fatal {
+			what = append(what, q.What)
+		}
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrRefused, strings.Join(what, "; "))
+}
