@@ -227,33 +227,36 @@ func (b *Block) decode() {
 
 // decodeHead refreshes the keys or the values of one head of p.
 func (b *Block) decodeHead(p *part, h int, keys bool) {
-	n, code := p.dv, p.v
-	if keys {
-		n, code = p.dk, p.k
-	}
 	for slot := range BlockTokens {
-		for i := range n {
-			b.decodeOne(p, h, slot, i, code+(slot*p.heads+h)*n+i, keys)
-		}
+		b.decodeSlot(p, h, slot, keys)
 	}
 }
 
-// decodeOne refreshes element i of head h in slot from the code at index c.
-func (b *Block) decodeOne(p *part, h, slot, i, c int, keys bool) {
-	var x float32
-	if b.dtype == FP8 {
-		s := p.scale + h
-		if !keys {
-			s += p.heads
-		}
-		x = fp8Values[b.narrow[c]] * b.scales[s]
-	} else {
-		x = bf16Decode(b.wide[c])
-	}
+// at locates the keys or the values of one head and slot of p: the first code,
+// the number of codes and the index of their scale.
+func (p *part) at(h, slot int, keys bool) (code, n, scale int) {
 	if keys {
-		p.keys[(h*p.dk+i)*BlockTokens+slot] = x
-	} else {
-		p.values[(h*BlockTokens+slot)*p.dv+i] = x
+		return p.k + (slot*p.heads+h)*p.dk, p.dk, p.scale + h
+	}
+	return p.v + (slot*p.heads+h)*p.dv, p.dv, p.scale + p.heads + h
+}
+
+// decodeSlot refreshes the keys or the values of one head and slot of p.
+func (b *Block) decodeSlot(p *part, h, slot int, keys bool) {
+	code, n, scale := p.at(h, slot, keys)
+	dst, step := p.values[(h*BlockTokens+slot)*p.dv:], 1
+	if keys {
+		dst, step = p.keys[h*p.dk*BlockTokens+slot:], BlockTokens
+	}
+	if b.dtype == FP8 {
+		f := b.scales[scale]
+		for i, c := range b.narrow[code : code+n] {
+			dst[i*step] = fp8Values[c] * f
+		}
+		return
+	}
+	for i, c := range b.wide[code : code+n] {
+		dst[i*step] = bf16Decode(c)
 	}
 }
 
@@ -268,32 +271,24 @@ func (b *Block) put(layer, slot int, k, v []float32) {
 }
 
 func (b *Block) putHead(p *part, h, slot int, x []float32, keys bool) {
-	c := p.v
-	if keys {
-		c = p.k
+	code, n, scale := p.at(h, slot, keys)
+	if b.dtype == BF16 {
+		for i, c := 0, b.wide[code:code+n]; i < n; i++ {
+			c[i] = bf16Encode(x[i])
+		}
+		b.decodeSlot(p, h, slot, keys)
+		return
 	}
-	c += (slot*p.heads + h) * len(x)
-	if b.dtype == FP8 {
-		s := p.scale + h
-		if !keys {
-			s += p.heads
-		}
-		if slot == 0 {
-			b.scales[s] = fp8Scale(x)
-		}
-		for i, e := range x {
-			b.narrow[c+i] = fp8Encode(e / b.scales[s])
-		}
-		if slot == 0 { // codes left in later slots now mean something else
-			b.decodeHead(p, h, keys)
-			return
-		}
-	} else {
-		for i, e := range x {
-			b.wide[c+i] = bf16Encode(e)
-		}
+	if slot == 0 {
+		b.scales[scale] = fp8Scale(x)
 	}
-	for i := range x {
-		b.decodeOne(p, h, slot, i, c+i, keys)
+	f := b.scales[scale]
+	for i, c := 0, b.narrow[code:code+n]; i < n; i++ {
+		c[i] = fp8Encode(x[i] / f)
 	}
+	if slot == 0 { // codes left over in later slots now mean something else
+		b.decodeHead(p, h, keys)
+		return
+	}
+	b.decodeSlot(p, h, slot, keys)
 }

@@ -65,7 +65,8 @@ var tokens, longest = func() (t [Vocab]string, longest int) {
 	return t, longest
 }()
 
-// ids finds a token by its string.
+// ids finds a token by its string. The comma is both a byte and a mark; the mark
+// is the one Encode gives.
 var ids = func() map[string]int {
 	m := make(map[string]int, Vocab)
 	for id, s := range tokens {
