@@ -1,0 +1,91 @@
+package sched
+
+import (
+	"math"
+	"slices"
+
+	"kvladder/arms/testbed/model"
+)
+
+// sample takes the next token of t from logits and ends t if it should end.
+func (e *Engine) sample(t *task, logits []float32) {
+	ev := Event{HasToken: true}
+	var logprobs []float64
+	if t.Logprobs >= 0 || t.Temperature > 0 {
+		logprobs = model.LogSoftmax(logits, e.scratch)
+	}
+	if t.Temperature > 0 {
+		ev.Token.ID = draw(logits, t.Temperature, t.rng.Float64())
+	} else {
+		ev.Token.ID = argmax(logits)
+	}
+	ev.Token.Logprob = math.NaN()
+	if t.Logprobs >= 0 {
+		ev.Token.Logprob = logprobs[ev.Token.ID]
+		ev.Top = top(logprobs, t.Logprobs)
+	}
+	t.tokens = append(t.tokens, ev.Token.ID)
+	e.count.GenerationTokens++
+	switch {
+	case ev.Token.ID == model.EOS && !t.IgnoreEOS, t.Stop != nil && t.Stop(t.output()):
+		ev.Finish = FinishStop
+	case len(t.output()) >= t.MaxTokens:
+		ev.Finish = FinishLength
+	}
+	if ev.Finish != "" {
+		e.finish(t, ev)
+		return
+	}
+	t.ready = append(t.ready, ev)
+}
+
+// argmax returns the first maximum; 0 when nothing compares, as with NaN.
+func argmax(logits []float32) int {
+	best := 0
+	for i, x := range logits {
+		if x > logits[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// draw samples at a temperature with the uniform number u in [0, 1).
+func draw(logits []float32, temperature, u float64) int {
+	peak := float64(logits[argmax(logits)])
+	weights := make([]float64, len(logits))
+	sum := 0.0
+	for i, x := range logits {
+		weights[i] = math.Exp((float64(x) - peak) / temperature)
+		sum += weights[i]
+	}
+	if math.IsNaN(sum) {
+		return 0
+	}
+	u *= sum
+	for i, w := range weights {
+		if u -= w; u < 0 {
+			return i
+		}
+	}
+	return argmax(logits)
+}
+
+// top returns the k most likely tokens, the lower id first among equals. NaN
+// sorts last, so that with nothing but NaN the lowest ids come out.
+func top(logprobs []float64, k int) []Alternative {
+	all := make([]Alternative, len(logprobs))
+	for i, lp := range logprobs {
+		all[i] = Alternative{i, lp}
+	}
+	slices.SortStableFunc(all, func(a, b Alternative) int {
+		switch {
+		case a.Logprob > b.Logprob, math.IsNaN(b.Logprob) && !math.IsNaN(a.Logprob):
+			return -1
+		case a.Logprob < b.Logprob, math.IsNaN(a.Logprob) && !math.IsNaN(b.Logprob):
+			return 1
+		}
+		return 0
+	})
+	return slices.Clone(all[:min(k, len(all))])
+}

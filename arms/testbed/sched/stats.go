@@ -1,0 +1,31 @@
+package sched
+
+import "kvladder/arms/testbed/cache"
+
+// Stats is what one rank has counted since it started. Tokens and bytes are
+// totals; Running, Waiting and the pools are as of the last step.
+type Stats struct {
+	Running, Waiting               int
+	LocalQueries, LocalHits        int // tokens
+	ExternalQueries, ExternalHits  int // tokens
+	PromptTokens, GenerationTokens int
+	LocalTokens, ExternalTokens    int // of PromptTokens
+	ComputedTokens                 int // of PromptTokens
+	Preemptions                    int
+	Finished                       map[string]int // by reason
+	StoreBytes, LoadBytes          int64
+	ChunksStored, ChunksLoaded     int
+	StoreFailures, LoadFailures    int
+	ChunksPresent                  int
+	Attention, Window, States      cache.Counts
+}
+
+// clone returns a copy that shares nothing.
+func (s Stats) clone() Stats {
+	m := make(map[string]int, len(s.Finished))
+	for k, v := range s.Finished {
+		m[k] = v
+	}
+	s.Finished = m
+	return s
+}
