@@ -13,10 +13,10 @@ type MedianRange struct {
 
 // MedianCoverage is the chance that the k-th smallest and the k-th largest of n
 // values (k from 1) enclose the true median: 1 - 2·P(Bin(n, 1/2) <= k-1). It is
-// 0 where the two have crossed.
+// 0 where the two have met or crossed.
 func MedianCoverage(n, k int) float64 {
 	mustCounts("MedianCoverage", n, k)
-	if k < 1 || 2*k > n+1 {
+	if k < 1 || 2*k > n {
 		return 0
 	}
 	return max(0, 1-2*atMost(n, k-1, 0.5, 0.5))
