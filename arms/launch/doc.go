@@ -1,0 +1,17 @@
+// Package launch holds the launchers: ways to have an engine's process.
+//
+//   - Local starts it on this machine, under a guardian.
+//   - Attach takes a URL of a server that somebody else started.
+//
+// An inference server is a family: it starts workers, they start helpers, and an
+// accelerator stays with the last of them that lives. So a launcher ends families, not
+// processes, and Local ends them even when this program is killed:
+//
+//  1. Launch starts this program again as `kvladder hold -- argv...`, the guardian, with a
+//     pipe as its standard input (the leash) and another for its report.
+//  2. The guardian adopts whatever the family abandons, starts argv in a process group of
+//     its own, and reports the pid.
+//  3. Stop sends SIGTERM to the group, waits, and then closes the leash.
+//  4. The leash also closes when this program dies, by whatever signal: the kernel does
+//     it. At its end the guardian kills the family and waits for the last of it.
+package launch
