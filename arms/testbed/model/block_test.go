@@ -73,6 +73,9 @@ func TestBlockRoundTrip(t *testing.T) {
 			c := NewBlock(g, dt)
 			c.CopyFrom(b)
 			same(t, "copy", c.mirror(), b.mirror())
+			if !bytes.Equal(c.AppendCodes(nil), codes) || !bytes.Equal(c.AppendScales(nil), scales) {
+				t.Errorf("%s %s: the copy holds other bytes", dt, g)
+			}
 			c.Reset()
 			same(t, "reset block", c.mirror(), NewBlock(g, dt).mirror())
 			if !bytes.Equal(c.AppendScales(nil), NewBlock(g, dt).AppendScales(nil)) || !bytes.Equal(b.AppendCodes(nil), codes) {

@@ -30,7 +30,7 @@ func (e *Engine) admit(t *task, budget int) int {
 	e.resume(t, hit)
 	ext, bytes := hit.Tokens, int64(0)
 	if e.cfg.Store != nil && !hit.Only {
-		ext, bytes = e.load(t, hit)
+		ext, bytes = e.load(t, hit, budget)
 	}
 	n := e.portion(t, budget)
 	if ext < 0 || n == 0 || !e.reserve(t, t.seq.Pos+n) {
@@ -77,16 +77,18 @@ func (e *Engine) resume(t *task, hit Hit) {
 	}
 	if hit.State > 0 {
 		if id, ok := e.local.Snapshot(t.chain, hit.State); ok {
+			e.local.States.Hold(id) // and so the last to be recycled
 			*t.seq.State = *e.local.States.Item(id)
+			e.local.States.Release(id)
 		}
 	}
 	t.published, t.stored = blocks, hit.Tokens/store.Tokens
 }
 
 // load takes from the store what it has beyond the hit. It returns the number of
-// tokens the request then has, and the bytes read; -1 tokens when there are no
-// blocks to load into.
-func (e *Engine) load(t *task, hit Hit) (tokens int, bytes int64) {
+// tokens the request then has, and the bytes read; -1 tokens when there is no
+// room for them and for the first portion behind them.
+func (e *Engine) load(t *task, hit Hit, budget int) (tokens int, bytes int64) {
 	if t.keys == nil {
 		t.keys = e.cfg.Path.Store.Keys(e.cfg.Identity, store.Prefix{
 			Root:   e.cfg.Root,
@@ -101,13 +103,13 @@ func (e *Engine) load(t *task, hit Hit) (tokens int, bytes int64) {
 		if ext <= hit.Tokens {
 			return hit.Tokens, 0
 		}
-		plan := e.cfg.Path.Load(hit, ext)
-		if !e.reserve(t, plan.To) {
+		t.seq.Pos = ext
+		first := e.portion(t, budget)
+		if first == 0 || !e.reserve(t, ext+first) {
 			return -1, 0
 		}
-		n, err := e.fill(t, plan)
+		n, err := e.fill(t, e.cfg.Path.Load(hit, ext))
 		if err == nil {
-			t.seq.Pos = ext
 			t.stored = ext / store.Tokens
 			return ext, n
 		}

@@ -53,6 +53,12 @@ func (p *params) tokenName(id int) string {
 	if p.ReturnTokensAsTokenIDs {
 		return "token_id:" + strconv.Itoa(id)
 	}
+	switch id { // tokens without text need a name all the same
+	case model.BOS:
+		return "<bos>"
+	case model.EOS:
+		return "<eos>"
+	}
 	return model.TokenString(id)
 }
 
