@@ -171,6 +171,7 @@ func TestLimits(t *testing.T) {
 		"exceedance without a floor":    {compare.ExceedanceP(5, 5, 0), 1},
 		"exceedance of none":            {compare.ExceedanceP(0, 38, 228), 1},
 		"exceedance beyond the arm":     {compare.ExceedanceP(39, 38, 228), 0},
+		"beyond the arm, no floor":      {compare.ExceedanceP(6, 5, 0), 0},
 		"no event anywhere":             {rates(0, 1, 0, 1).OneSided, 1},
 		"no event anywhere, two-sided":  {rates(0, 1, 0, 1).TwoSided, 1},
 		"mechanism names all":           {compare.MechanismCount(7, 7), 1},

@@ -25,9 +25,6 @@ func MinArmOnly(alpha float64) int {
 func PowerAtLeast(n int, q float64, k int) float64 {
 	mustCounts("PowerAtLeast", n)
 	mustProbability("PowerAtLeast", q)
-	if k == 1 && n > 0 && q < 1 {
-		return -math.Expm1(float64(n) * math.Log1p(-q)) // no cancellation at small q
-	}
 	return atLeast(n, k, q, 1-q)
 }
 

@@ -348,14 +348,14 @@ func everHappens(n int, p float64, bad func(s, i int) bool) float64 {
 }
 
 func TestEValueKeepsItsPromiseAtAnyTime(t *testing.T) {
-	peek := everHappens(400, .01, func(s, n int) bool {
+	peek := everHappens(250, .01, func(s, n int) bool {
 		return must(compare.LikelihoodRatio(.01, .1, s, n)).Alarm(.05)
 	})
 	if peek > .05 || peek < .005 {
 		t.Errorf("chance of a false alarm while watching: %v, want at most 0.05 and not nearly nothing", peek)
 	}
 	// The same for a bound that ignores peeking: it must break, or the walk shows nothing.
-	naive := everHappens(400, .01, func(s, n int) bool { return lo1(s, n) > .01 })
+	naive := everHappens(250, .01, func(s, n int) bool { return lo1(s, n) > .01 })
 	if naive <= .05 {
 		t.Errorf("watching a one-look bound should break its level, got %v", naive)
 	}
@@ -363,7 +363,7 @@ func TestEValueKeepsItsPromiseAtAnyTime(t *testing.T) {
 
 func TestConfidenceSequenceHoldsAtAllTimes(t *testing.T) {
 	for _, p := range []float64{.01, .1, .5, .9} {
-		miss := everHappens(200, p, func(s, n int) bool {
+		miss := everHappens(120, p, func(s, n int) bool {
 			iv := cs(s, n)
 			return p < iv.Low || p > iv.High
 		})
