@@ -1,0 +1,129 @@
+// Package draw makes the prompts of a Set: one file for each kind.
+//
+//  1. A Spec says the kind, how many requests, the seed, where the engine can cut a prompt,
+//     and the wire form of the bodies.
+//  2. Every text is put together from small pieces, each a word, a mark or a number, and a
+//     Tokenizer gives the ids of each piece. So the token position of everything is known,
+//     and a prompt has exactly the length that was drawn for it.
+//  3. Draw freezes the result. Equal Specs and equal tokenizers give equal bytes.
+//
+// Nothing is asked of a model here: an answer is right because the text says so.
+//
+// All geometry is counted from the end of a prompt of n tokens. An engine must compute at
+// least one token, so the deepest boundary that a request can resume from is
+//
+//	last(n) = floor((n-1)/B) x B
+//
+// where B is the largest of the engine's block sizes. Asked needles lie where a fault can
+// reach them: below last(n), in what can be reused.
+package draw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"kvladder/prompts"
+)
+
+// Spec says what to draw.
+type Spec struct {
+	Kind      string // one of Kinds
+	Name      string // of the Set
+	N         int    // requests; 0 is the kind's own number
+	Seed      uint64
+	Geometry  prompts.Geometry
+	Wire      Wire
+	MaxTokens int    // tokens asked for in a reply; 0 is the kind's own number
+	Cue       string // text after the question, for models that need one: "\nanswer:"
+	Note      string
+	Licence   string
+	File      io.Reader // kind "file": the JSONL that the prompts come from
+}
+
+// Kind is one way to draw a Set.
+type Kind struct {
+	Name      string
+	About     string // one line
+	N         int    // requests when none are asked for
+	MaxTokens int
+	Random    bool // geometry drawn at random from ranges written in the kind's file
+	Classes   int  // fewest classes of a Set of N or more requests: a draw with fewer is refused
+
+	draw func(context.Context, *desk) ([]prompts.Prompt, error)
+}
+
+var kinds = []Kind{
+	{"mixed", "documents of their own and a quarter that share a prefix, each with a prime", 48, 8, true, 32, mixed},
+	{"needle", "documents of their own, nothing shared", 48, 8, true, 24, needles},
+	{"shared-prefix", "groups of four that share a prefix which ends between boundaries", 48, 8, true, 24, sharedPrefix},
+	{"partial-hit", "lengths swept over all residues of the boundary, each with a prime", 48, 8, false, 32, partialHit},
+	{"t1", "the divergent hit: seed, longer and followers, needles before and after the boundary", 48, 8, true, 32, divergentHit},
+	{"sub-block", "prompts shorter than one boundary: nothing can be reused", 12, 8, true, 6, subBlock},
+	{"prose", "words alone, no needles", 48, 24, true, 24, prose},
+	{"slots", "prose for llama-server, one slot for each prompt, lengths 1 modulo 64", 12, 24, true, 2, slots},
+	{"file", "prompts and answers read from a JSONL file", 0, 8, false, 0, fromFile},
+}
+
+// Kinds lists the kinds, in the order that help shows them.
+func Kinds() []Kind { return slices.Clone(kinds) }
+
+// Draw makes and freezes the Set of a Spec. It fails when the kind is unknown, when the
+// geometry cannot carry it, when the tokenizer is unfit, or when the drawn lengths fall in
+// too few classes for a bound (another seed helps then).
+func Draw(ctx context.Context, tok Tokenizer, s Spec) (*prompts.Set, error) {
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == s.Kind })
+	if i < 0 {
+		var names []string
+		for _, k := range kinds {
+			names = append(names, k.Name)
+		}
+		return nil, fmt.Errorf("kind %q is unknown: use one of %s", s.Kind, strings.Join(names, ", "))
+	}
+	k := kinds[i]
+	if s.N == 0 {
+		s.N = k.N
+	}
+	if s.N < 0 {
+		return nil, fmt.Errorf("%d requests: ask for one or more", s.N)
+	}
+	if s.MaxTokens == 0 {
+		s.MaxTokens = k.MaxTokens
+	}
+	if s.Name == "" {
+		return nil, errors.New("a set needs a name")
+	}
+	path, err := s.Wire.Path()
+	if err != nil {
+		return nil, err
+	}
+	d := newDesk(tok, s)
+	ps, err := k.draw(ctx, d)
+	if err != nil {
+		return nil, fmt.Errorf("kind %s: %w", s.Kind, err)
+	}
+	set, err := prompts.Freeze(prompts.Header{
+		Name:      s.Name,
+		Kind:      s.Kind,
+		Tokenizer: tok.Name(),
+		Dialect:   s.Wire.Dialect,
+		Path:      path,
+		Model:     s.Wire.Model,
+		Seed:      s.Seed,
+		Random:    k.Random,
+		Geometry:  s.Geometry,
+		MaxTokens: s.MaxTokens,
+		Note:      s.Note,
+		Licence:   s.Licence,
+	}, ps)
+	if err != nil {
+		return nil, err
+	}
+	if c := set.Classes(); len(ps) >= k.N && c < k.Classes {
+		return nil, fmt.Errorf("kind %s: seed %d gives %d requests of only %d geometries, %d are needed: try another seed", s.Kind, s.Seed, len(ps), c, k.Classes)
+	}
+	return set, nil
+}
