@@ -1,0 +1,41 @@
+# make demo and make test need Go alone.
+GO      ?= go
+VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
+BIN     := bin/kvladder
+
+.PHONY: build demo test check fuzz bench golden e2e-llamacpp clean
+
+build: ## the program, at bin/kvladder
+	@mkdir -p bin
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/kvladder
+
+demo: build ## a healthy and a damaged ladder on the embedded engine
+	./$(BIN) demo
+
+test: ## every test that needs Go alone
+	$(GO) test ./...
+
+check: ## what a commit must pass
+	@test -z "$$(gofmt -l .)" || { echo "gofmt:"; gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) test -race ./...
+	$(GO) mod tidy -diff
+	@test -z "$$(git status --porcelain)" || { echo "the work tree is not clean:"; git status --porcelain; exit 1; }
+
+FUZZTIME ?= 20s
+fuzz: ## every fuzz target for FUZZTIME each
+	@set -e; for p in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; \
+		done; done
+
+bench: ## benchmarks, as ratios against a peer in one run where there is one
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+e2e-llamacpp: build ## the llama.cpp ladder against a real llama-server and a real model
+	./arms/engine/llamacpp/fetch.sh
+	KVLADDER_E2E=llamacpp $(GO) test -count=1 -timeout 25m -run TestLlamaCppLadder -v ./cmd/kvladder
+
+clean:
+	rm -rf bin

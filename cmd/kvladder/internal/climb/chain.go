@@ -1,0 +1,361 @@
+package climb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"kvladder/arms"
+	"kvladder/probes"
+	"kvladder/receipts/digest"
+	"kvladder/scoring"
+)
+
+func digestOf(s string) digest.Digest { return digest.Digest(s) }
+
+// errDied ends a chain whose engine died: an outcome, not a failure of the run.
+var errDied = errors.New("the engine died")
+
+// chainRun is one climb of one chain.
+type chainRun struct {
+	c       *Climb
+	job     job
+	attempt string
+	res     arms.Resources
+
+	proc     *arms.Running
+	log      *os.File
+	logName  string
+	tail     *arms.Tail
+	launches int
+	inc      string // name of the incarnation
+	arm      *scoring.ArmSpec
+	sent     int
+	stopping bool
+	http     *http.Client
+
+	mu     sync.Mutex
+	deaths []string // death lines seen while no stop was asked for
+}
+
+// climb climbs one chain to its end. A dead engine or a failing step of the harness ends the
+// chain and is written down; only what makes the whole run impossible is returned.
+func (c *Climb) climb(ctx context.Context, j job) (err error) {
+	r := &chainRun{c: c, job: j, attempt: fmt.Sprintf("%s#%d.%d", j.chain.Name, j.run, j.try), http: &http.Client{Timeout: 30 * time.Second}}
+	dir, err := filepath.Abs(c.Folder.at(filepath.Join("stores", fmt.Sprintf("%s-%d-%d", fileName(j.chain.Name), j.run, j.try))))
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return &FolderError{Path: c.Folder.Path, What: reason(err), Hint: "free some space, or choose another folder with --out"}
+	}
+	r.res = arms.Resources{Store: dir, Slots: dir, Cache: c.Cache, Self: c.Self}
+	defer func() {
+		// whatever happened above, the family is ended and its store removed
+		r.stopping = true
+		if serr := r.stop(ctx, nil); err == nil {
+			err = serr
+		}
+		if rerr := os.RemoveAll(dir); err == nil {
+			err = rerr
+		}
+	}()
+	if err := c.fact(r.at(), probes.FactAttempt, "", probes.AttemptFact{Chain: j.chain.Name, Run: j.run}); err != nil {
+		return err
+	}
+	start := time.Now()
+	err = r.steps(ctx)
+	switch {
+	case err == nil:
+		c.say("chain %s: %d requests in %s", r.attempt, r.sent, time.Since(start).Round(time.Second/10))
+	case errors.Is(err, errDied):
+		c.say("chain %s: the engine died after %d requests", r.attempt, r.sent)
+		err = nil
+	default:
+		var he *harnessError
+		if ctx.Err() != nil || !errors.As(err, &he) {
+			return err
+		}
+		c.say("chain %s: %v", r.attempt, err)
+		if ferr := c.fact(r.at(), probes.FactHarness, "", probes.HarnessFact{What: he.Error()}); ferr != nil {
+			return ferr
+		}
+	}
+	if err := r.endArm(); err != nil {
+		return err
+	}
+	if err := r.stop(ctx, nil); err != nil {
+		return err
+	}
+	return c.fact(probes.Record{Attempt: r.attempt, Run: j.run, Chain: j.chain.Name}, probes.FactChainEnd, "", nil)
+}
+
+// harnessError is something the harness failed to do in one chain: the chain ends, the others go on.
+type harnessError struct {
+	arm, what string
+	err       error
+}
+
+func (e *harnessError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("arm %s: %s", e.arm, e.what)
+	}
+	return fmt.Sprintf("arm %s: %s: %v", e.arm, e.what, e.err)
+}
+
+func (e *harnessError) Unwrap() error { return e.err }
+
+func (r *chainRun) harness(what string, err error) error {
+	return &harnessError{arm: r.arm.Name, what: what, err: err}
+}
+
+// at is the place that a record of now belongs to.
+func (r *chainRun) at() probes.Record {
+	rec := probes.Record{Attempt: r.attempt, Run: r.job.run, Chain: r.job.chain.Name, Incarnation: r.inc}
+	if r.arm != nil {
+		rec.Arm = r.arm.Name
+	}
+	return rec
+}
+
+func (r *chainRun) fact(name, source string, v any) error { return r.c.fact(r.at(), name, source, v) }
+
+func (r *chainRun) steps(ctx context.Context) error {
+	for i, st := range r.job.chain.Steps {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		if r.arm == nil || r.arm.Name != st.Arm {
+			if err := r.endArm(); err != nil {
+				return err
+			}
+			a, ok := r.c.Plan.Design.ByName(st.Arm)
+			if !ok {
+				return fmt.Errorf("plan: chain %s names the arm %q, which is not there", r.job.chain.Name, st.Arm)
+			}
+			r.arm = a
+			if err := r.fact(probes.FactArmStart, "", nil); err != nil {
+				return err
+			}
+		}
+		if err := r.step(ctx, i, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endArm closes the arm: what the store holds now, and a sync.
+func (r *chainRun) endArm() error {
+	if r.arm == nil {
+		return nil
+	}
+	if r.arm.Connector {
+		if err := r.storeFact("end"); err != nil {
+			return err
+		}
+	}
+	if err := r.fact(probes.FactArmEnd, "", probes.ArmEndFact{Sent: r.sent}); err != nil {
+		return err
+	}
+	r.arm = nil
+	return r.c.w.Sync()
+}
+
+func (r *chainRun) storeFact(when string) error {
+	sf, err := r.c.Engine.Store(r.res)
+	sf.When = when
+	if err != nil {
+		rec := r.at()
+		rec.Kind = probes.KindFact
+		rec.Fact = &probes.Fact{Name: probes.FactStore, Source: "store folder", Error: err.Error()}
+		return r.c.append(rec)
+	}
+	return r.fact(probes.FactStore, "store folder", sf)
+}
+
+func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
+	switch st.Do {
+	case "launch":
+		return r.launch(ctx)
+	case "stop":
+		if err := r.stop(ctx, r.arm); err != nil {
+			return err
+		}
+		return nil
+	case "replay", "prime":
+		if st.Pass == r.arm.Judge && r.arm.Connector {
+			if err := r.storeFact("start"); err != nil {
+				return err
+			}
+		}
+		return r.pass(ctx, st)
+	case "reset":
+		if err := r.c.Engine.Reset(ctx, r.proc.Endpoint); err != nil {
+			return r.gone(ctx, r.harness("reset of the local cache", err))
+		}
+		return r.fact(probes.FactReset, "engine", probes.StepFact{Step: "reset", Done: true})
+	case "drain":
+		return r.drain(ctx)
+	case "save":
+		if err := r.c.Engine.Save(ctx, r.proc.Endpoint, r.c.Set, r.res); err != nil {
+			return r.gone(ctx, r.harness("save", err))
+		}
+		return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "save", Done: true})
+	case "restore":
+		if err := r.c.Engine.Restore(ctx, r.proc.Endpoint, r.c.Set, r.res); err != nil {
+			return r.gone(ctx, r.harness("restore", err))
+		}
+		return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "restore", Done: true})
+	case "corrupt":
+		seen, err := corrupt(r.res.Store, st.Args)
+		if err != nil {
+			return r.harness("corrupt "+strings.Join(st.Args, " "), err)
+		}
+		return r.fact(probes.FactStep, "store folder", probes.StepFact{Step: "corrupt", Args: st.Args, Done: true, Proved: new(true), Seen: seen})
+	}
+	return r.harness("step "+st.Do, errors.New("this program does not know it"))
+}
+
+// launch starts the chain's process and reads its pins back.
+func (r *chainRun) launch(ctx context.Context) error {
+	r.launches++
+	r.inc = fmt.Sprintf("%s.%d", r.attempt, r.launches)
+	r.logName = filepath.Join("logs", fileName(r.inc)+".log")
+	f, err := os.OpenFile(r.c.Folder.at(r.logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return &FolderError{Path: r.c.Folder.Path, What: reason(err)}
+	}
+	r.log, r.stopping = f, false
+	r.mu.Lock()
+	r.deaths = nil
+	r.mu.Unlock()
+	r.tail = &arms.Tail{To: f, Line: func(line string) {
+		if r.c.Engine.Death(line) {
+			r.mu.Lock()
+			r.deaths = append(r.deaths, line)
+			r.mu.Unlock()
+		}
+	}}
+	launcher, url := r.c.Launcher, r.c.Attach[r.arm.Name]
+	if url != "" {
+		launcher = r.c.Attacher(url)
+	}
+	at := arms.Address{Host: "127.0.0.1"}
+	if url == "" {
+		if at.Port, err = freePort(); err != nil {
+			return r.harness("asking the system for a port", err)
+		}
+	}
+	run, err := arms.Up(ctx, arms.Launch{Arm: r.arm.Name, Engine: r.c.Engine, Launcher: launcher, Pins: r.arm.Pins, Address: at, Resources: r.res,
+		Log: r.tail, URL: url, Model: r.c.Set.Model, APIKey: r.c.APIKey})
+	if err != nil {
+		f.Close()
+		return err
+	}
+	r.proc = run
+	id := probes.IncarnationFact{ID: run.Process.ID(), Argv: run.Spec.Argv, Env: run.Spec.Env, URL: run.Endpoint.URL, Start: run.Process.Start(), Attached: url != ""}
+	if err := r.fact(probes.FactIncarnation, "launcher "+launcher.Name(), id); err != nil {
+		return err
+	}
+	pins, err := r.c.Engine.ReadPins(ctx, run.Endpoint, r.arm.Pins)
+	if err != nil {
+		rec := r.at()
+		rec.Kind = probes.KindFact
+		rec.Fact = &probes.Fact{Name: probes.FactPins, Source: "engine", Error: err.Error()}
+		return r.c.append(rec)
+	}
+	return r.fact(probes.FactPins, "engine", probes.PinsFact{Read: pins})
+}
+
+// stop ends the process and writes down how it ended. arm is nil on the way out.
+func (r *chainRun) stop(ctx context.Context, _ *scoring.ArmSpec) error {
+	if r.proc == nil {
+		if r.log != nil {
+			r.log.Close()
+			r.log = nil
+		}
+		return nil
+	}
+	p := r.proc.Process
+	ended := false
+	select {
+	case <-p.Done():
+		ended = true
+	default:
+	}
+	r.stopping = true
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	serr := p.Stop(sctx)
+	r.proc = nil
+	if r.log != nil {
+		r.log.Close()
+		r.log = nil
+	}
+	sf := probes.StoppedFact{ID: p.ID(), Exit: p.Exit(), Asked: !ended, Log: r.logName}
+	if d, _, err := digest.OfFile(r.c.Folder.at(r.logName)); err == nil {
+		sf.Digest = d
+	}
+	if err := r.fact(probes.FactStopped, "launcher", sf); err != nil {
+		return err
+	}
+	if serr != nil {
+		return fmt.Errorf("chain %s: process %s did not end: %w", r.job.chain.Name, p.ID(), serr)
+	}
+	return nil
+}
+
+// gone decides whether a failing step means a dead engine or a failing harness.
+func (r *chainRun) gone(ctx context.Context, otherwise error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	dead, err := r.death("", 0)
+	if err != nil {
+		return err
+	}
+	if dead {
+		return errDied
+	}
+	return otherwise
+}
+
+// death writes a FactDeath when the process has ended or printed a death line, and says so.
+func (r *chainRun) death(prompt string, pass int) (bool, error) {
+	select {
+	case <-r.proc.Process.Done():
+		seen := "the process ended"
+		if e := r.proc.Process.Exit(); e != nil {
+			seen = fmt.Sprintf("the process ended with exit status %d", *e)
+		}
+		return true, r.fact(probes.FactDeath, "launcher", probes.DeathFact{Sub: "DIED", Seen: seen, Prompt: prompt, Pass: pass})
+	case <-time.After(300 * time.Millisecond):
+	}
+	r.mu.Lock()
+	lines := r.deaths
+	r.mu.Unlock()
+	if len(lines) > 0 {
+		return true, r.fact(probes.FactDeath, "log", probes.DeathFact{Sub: "DIED", Seen: lines[0], Prompt: prompt, Pass: pass})
+	}
+	return false, nil
+}
+
+func fileName(s string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '.', c == '_':
+			return c
+		}
+		return '_'
+	}, s)
+}

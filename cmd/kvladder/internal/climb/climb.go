@@ -1,0 +1,271 @@
+// Package climb is the loop from a Plan to a scored transcript.
+//
+//  1. The run folder is opened and locked, the plan and the Set are laid down.
+//  2. Every chain that has not been climbed to its end is climbed, independent chains side by
+//     side; each step leaves Records in the transcript before the next one begins.
+//  3. The transcript is scored. An arm that is SUSPECT gets its registered replicate: its
+//     chain is climbed again, and the whole is scored again.
+//
+// Nothing here decides anything: it launches, asks, and writes down.
+package climb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"kvladder/arms"
+	"kvladder/probes"
+	"kvladder/prompts"
+	"kvladder/scoring"
+)
+
+// Climb is one run of a plan.
+type Climb struct {
+	Plan     *arms.Plan
+	Set      *prompts.Set
+	Engine   arms.Engine
+	Launcher arms.Launcher
+	Attacher func(url string) arms.Launcher // for Attach
+	Folder   *Folder
+	Tool     string            // name and version, for the transcript
+	Self     string            // path of this binary
+	Cache    string            // project cache
+	Only     string            // climb this chain alone; "" = all
+	Attach   map[string]string // arm -> URL of a server that somebody else started
+	APIKey   string
+	Progress func(format string, args ...any) // one line for people
+	Assess   func(recs []probes.Record) scoring.Result
+	Suspects func(scoring.Result) []string
+
+	digest string
+	w      *probes.Writer
+	zero   time.Time
+	faults sync.Mutex
+	failed []error
+}
+
+// Run climbs and returns the scored ladder. The error is non-nil when the run could not be
+// carried through: nothing that was written is lost, and --resume goes on from there.
+func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
+	d, _, err := c.Plan.Digest()
+	if err != nil {
+		return scoring.Result{}, err
+	}
+	c.digest = string(d)
+	c.zero = time.Now()
+	done, tries, err := c.begin()
+	if err != nil {
+		return scoring.Result{}, err
+	}
+	var todo []job
+	for _, ch := range c.Plan.Chains {
+		if c.Only != "" && ch.Name != c.Only {
+			continue
+		}
+		if !done[jobKey(ch.Name, 0)] {
+			todo = append(todo, job{chain: ch, run: 0, try: tries[jobKey(ch.Name, 0)] + 1})
+		}
+	}
+	if c.Only != "" && !slices.ContainsFunc(c.Plan.Chains, func(ch arms.Chain) bool { return ch.Name == c.Only }) {
+		c.w.Close()
+		var names []string
+		for _, ch := range c.Plan.Chains {
+			names = append(names, ch.Name)
+		}
+		return scoring.Result{}, fmt.Errorf("--only %s: no such chain; chains: %s", c.Only, strings.Join(names, ", "))
+	}
+	if err := c.climbAll(ctx, todo); err != nil {
+		return scoring.Result{}, errors.Join(err, c.w.Close())
+	}
+	res, err := c.score()
+	for run := 1; err == nil && c.Only == "" && run <= c.Plan.Design.Rule.Replicates; run++ {
+		var again []job
+		for _, arm := range c.Suspects(res) {
+			for _, ch := range c.Plan.Chains {
+				if slices.Contains(ch.Arms, arm) && !slices.ContainsFunc(again, func(j job) bool { return j.chain.Name == ch.Name }) && !done[jobKey(ch.Name, run)] {
+					again = append(again, job{chain: ch, run: run, try: tries[jobKey(ch.Name, run)] + 1})
+				}
+			}
+		}
+		if len(again) == 0 {
+			break
+		}
+		c.say("replicate %d: %d chains with a suspect arm", run, len(again))
+		if err = c.climbAll(ctx, again); err == nil {
+			res, err = c.score()
+		}
+	}
+	if cerr := c.w.Close(); err == nil {
+		err = cerr
+	}
+	if rerr := os.RemoveAll(c.Folder.at("stores")); err == nil {
+		err = rerr
+	}
+	return res, err
+}
+
+type job struct {
+	chain arms.Chain
+	run   int
+	try   int
+}
+
+func jobKey(chain string, run int) string { return fmt.Sprintf("%s/%d", chain, run) }
+
+// begin opens the transcript, marks unfinished attempts of an earlier climb as abandoned, and
+// says which chains are done and how often each was tried.
+func (c *Climb) begin() (done map[string]bool, tries map[string]int, err error) {
+	done, tries = map[string]bool{}, map[string]int{}
+	w, err := probes.OpenWriter(c.Folder.Transcript())
+	if err != nil {
+		return nil, nil, &FolderError{Path: c.Folder.Path, What: reason(err)}
+	}
+	c.w = w
+	recs, err := probes.ReadAll(c.Folder.Transcript())
+	if err != nil {
+		w.Close()
+		return nil, nil, err
+	}
+	if len(recs) == 0 {
+		if err := c.fact(probes.Record{}, probes.FactPlan, "", probes.PlanFact{Plan: digestOf(c.digest), Set: c.Set.Digest, Tool: c.Tool}); err != nil {
+			w.Close()
+			return nil, nil, err
+		}
+		return done, tries, nil
+	}
+	open := map[string]probes.AttemptFact{}
+	var order []string
+	for _, r := range recs {
+		if r.Fact == nil {
+			continue
+		}
+		switch r.Fact.Name {
+		case probes.FactPlan:
+			var pf probes.PlanFact
+			if err := json.Unmarshal(r.Fact.Value, &pf); err != nil || string(pf.Plan) != c.digest {
+				w.Close()
+				return nil, nil, &FolderError{Path: c.Folder.Path, What: "its transcript belongs to another plan", Hint: "choose another folder with --out"}
+			}
+		case probes.FactAttempt:
+			var af probes.AttemptFact
+			if json.Unmarshal(r.Fact.Value, &af) == nil {
+				open[r.Attempt] = af
+				order = append(order, r.Attempt)
+				tries[jobKey(af.Chain, af.Run)]++
+			}
+		case probes.FactChainEnd:
+			if af, ok := open[r.Attempt]; ok {
+				done[jobKey(af.Chain, af.Run)] = true
+				delete(open, r.Attempt)
+			}
+		case probes.FactAbandoned:
+			var ab probes.AbandonedFact
+			if json.Unmarshal(r.Fact.Value, &ab) == nil {
+				delete(open, ab.Attempt)
+			}
+		}
+	}
+	for _, a := range order {
+		if af, ok := open[a]; ok {
+			c.say("chain %s: attempt %s was not finished; its records stay and are not scored", af.Chain, a)
+			if err := c.fact(probes.Record{Chain: af.Chain, Run: af.Run}, probes.FactAbandoned, "resume", probes.AbandonedFact{Attempt: a, Why: "the climb ended before the chain did"}); err != nil {
+				w.Close()
+				return nil, nil, err
+			}
+		}
+	}
+	return done, tries, nil
+}
+
+// climbAll climbs jobs, Parallel at a time, and waits for all of them.
+func (c *Climb) climbAll(ctx context.Context, jobs []job) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	slots := make(chan struct{}, max(1, c.Plan.Replay.Parallel))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for _, j := range jobs {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer func() { <-slots }()
+			if err := c.climb(ctx, j); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+				cancel(err)
+			}
+		}()
+	}
+	wg.Wait()
+	if err := c.w.Sync(); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		// the first one is the cause; the others are its echo through the cancelled context
+		return errs[0]
+	}
+	return context.Cause(ctx)
+}
+
+func (c *Climb) score() (scoring.Result, error) {
+	recs, err := probes.ReadAll(c.Folder.Transcript())
+	if err != nil {
+		return scoring.Result{}, err
+	}
+	return c.Assess(recs), nil
+}
+
+func (c *Climb) say(format string, args ...any) {
+	if c.Progress != nil {
+		c.Progress(format, args...)
+	}
+}
+
+// fact appends one Fact; r carries the place it belongs to.
+func (c *Climb) fact(r probes.Record, name, source string, v any) error {
+	f := &probes.Fact{Name: name, Source: source}
+	if v != nil {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		f.Value = b
+	}
+	r.Kind, r.Fact, r.Reply, r.Sample = probes.KindFact, f, nil, nil
+	return c.append(r)
+}
+
+// WriteError says that a record could not be kept.
+type WriteError struct {
+	Path string
+	Err  error
+}
+
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("transcript %s: %v; what was written before is whole: free some space and continue with --resume", e.Path, e.Err)
+}
+
+func (e *WriteError) Unwrap() error { return e.Err }
+
+func (c *Climb) append(r probes.Record) error {
+	if err := c.w.Append(r); err != nil {
+		return &WriteError{Path: c.Folder.Transcript(), Err: err}
+	}
+	return nil
+}

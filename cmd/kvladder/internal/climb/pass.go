@@ -1,0 +1,216 @@
+package climb
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"kvladder/arms"
+	"kvladder/probes"
+	"kvladder/probes/identity"
+	"kvladder/probes/metrics"
+	"kvladder/probes/replay"
+	"kvladder/prompts"
+)
+
+// pass sends every prompt of the Set once, in order, and keeps what came back. Around the pass
+// the identity and the counters are read; with counters, they are also read after every
+// request, so that each request has its own split. Requests go out one at a time: rank-pinned
+// clients take turns, and whatever moved belongs to the request that was out.
+func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
+	if err := r.identity(ctx, "before", st.Pass); err != nil {
+		return err
+	}
+	last, err := r.sample(ctx, "before", st.Pass)
+	if err != nil {
+		return err
+	}
+	for i := range r.c.Set.Prompts {
+		p := &r.c.Set.Prompts[i]
+		if st.Do == "prime" && p.Prime != nil {
+			if last, err = r.ask(ctx, st, i, p, true, last); err != nil {
+				return err
+			}
+		}
+		if last, err = r.ask(ctx, st, i, p, false, last); err != nil {
+			return err
+		}
+	}
+	if _, err := r.sample(ctx, "after", st.Pass); err != nil {
+		return err
+	}
+	return r.identity(ctx, "after", st.Pass)
+}
+
+// ask sends one request and appends its Reply before anything else goes out.
+func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts.Prompt, prime bool, last []probes.Value) ([]probes.Value, error) {
+	plan := r.c.Plan
+	body, kind := p.Body, "ask"
+	if prime {
+		body, kind = p.Prime.Body, "prime"
+	}
+	cl := replay.Client{HTTP: r.http, Endpoint: r.proc.Endpoint, Dialect: r.c.Set.Dialect, Timeout: time.Duration(plan.Replay.TimeoutSecs) * time.Second, Zero: r.c.zero}
+	req := replay.Request{Path: r.c.Set.Path, Body: []byte(body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, p.ID+"/"+kind)}
+	if plan.Replay.Ranks > 0 {
+		rank := i % plan.Replay.Ranks
+		req.Rank = &rank
+		cl.Pin = replay.Pin{By: plan.Replay.RankBy, Field: plan.Replay.RankField}
+	}
+	reply := cl.Send(ctx, req)
+	if ctx.Err() != nil {
+		// cut off by ourselves: not something that the engine did
+		return nil, context.Cause(ctx)
+	}
+	reply.Prompt, reply.Pass, reply.Prime = p.ID, st.Pass, prime
+	var now []probes.Value
+	if last != nil && reply.Status != 0 {
+		var serr error
+		if now, serr = r.scrape(ctx); serr == nil {
+			reply.Counters = metrics.Delta(last, now)
+		}
+	}
+	rec := r.at()
+	rec.Kind, rec.Reply = probes.KindReply, &reply
+	if err := r.c.append(rec); err != nil {
+		return nil, err
+	}
+	r.sent++
+	if reply.Status == 0 || reply.Truncated || reply.Status >= 500 {
+		if err := r.trouble(ctx, &reply); err != nil {
+			return nil, err
+		}
+	}
+	return now, nil
+}
+
+// trouble looks at the engine after a reply that did not come back whole.
+func (r *chainRun) trouble(ctx context.Context, reply *probes.Reply) error {
+	dead, err := r.death(reply.Prompt, reply.Pass)
+	switch {
+	case err != nil:
+		return err
+	case dead:
+		return errDied
+	case reply.ErrorKind == "timeout":
+		if err := r.fact(probes.FactDeath, "client", probes.DeathFact{Sub: "HUNG", Seen: fmt.Sprintf("no progress within %d s: %s", r.c.Plan.Replay.TimeoutSecs, reply.Error), Prompt: reply.Prompt, Pass: reply.Pass}); err != nil {
+			return err
+		}
+		return errDied
+	case reply.Status == 0 || reply.Truncated:
+		return r.harness(fmt.Sprintf("request %s (pass %d)", reply.Prompt, reply.Pass), fmt.Errorf("%s, and the engine is still running", reply.Error))
+	}
+	return nil
+}
+
+// identity reads who answers. A process that is not the one launched ends the chain.
+func (r *chainRun) identity(ctx context.Context, phase string, pass int) error {
+	p := r.proc.Process
+	f := identity.Read(ctx, r.http, r.proc.Endpoint)
+	f.Phase, f.Pass, f.Process, f.Start, f.Restarts, f.Alive = phase, pass, p.ID(), p.Start(), p.Restarts(), true
+	select {
+	case <-p.Done():
+		f.Alive = false
+	default:
+	}
+	if err := r.fact(probes.FactIdentity, "launcher and server", f); err != nil {
+		return err
+	}
+	if !f.Alive {
+		if _, err := r.death("", pass); err != nil {
+			return err
+		}
+		return errDied
+	}
+	return nil
+}
+
+// sample scrapes the counters and writes them down; a scrape that fails is a recorded fact.
+// It returns nil when the engine has no counters, or none that answer.
+func (r *chainRun) sample(ctx context.Context, phase string, pass int) ([]probes.Value, error) {
+	roles := r.c.Engine.Counters()
+	if len(roles) == 0 {
+		return nil, nil
+	}
+	s := probes.Sample{Phase: phase, Pass: pass, Source: "/metrics"}
+	snap, err := metrics.Scrape(ctx, r.http, r.proc.Endpoint)
+	if err != nil {
+		s.Error = err.Error()
+	} else {
+		s.Digest, s.Raw, s.Values = snap.Digest, string(snap.Raw), metrics.Select(snap, roles)
+	}
+	rec := r.at()
+	rec.Kind, rec.Sample = probes.KindSample, &s
+	if err := r.c.append(rec); err != nil {
+		return nil, err
+	}
+	if s.Error != "" {
+		return nil, nil
+	}
+	if s.Values == nil {
+		s.Values = []probes.Value{}
+	}
+	return s.Values, nil
+}
+
+func (r *chainRun) scrape(ctx context.Context) ([]probes.Value, error) {
+	snap, err := metrics.Scrape(ctx, r.http, r.proc.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	v := metrics.Select(snap, r.c.Engine.Counters())
+	if v == nil {
+		v = []probes.Value{}
+	}
+	return v, nil
+}
+
+// drain waits until what the engine has stored stands still for five readings in a row. With
+// no counter of stored things, the store's folder is watched instead.
+func (r *chainRun) drain(ctx context.Context) error {
+	const still, every, limit = 5, 20 * time.Millisecond, 60 * time.Second
+	begin := time.Now()
+	look := func() (string, error) {
+		seen := ""
+		if v, err := r.scrape(ctx); err == nil {
+			for _, x := range v {
+				switch x.Role {
+				case probes.StoredChunks, probes.StoredBytes, probes.LoadedBytes:
+					seen += fmt.Sprintf("%s[%s]=%g ", x.Role, x.Rank, x.Value)
+				}
+			}
+		}
+		sf, err := r.c.Engine.Store(r.res)
+		if err != nil {
+			return "", err
+		}
+		if sf.Files != nil {
+			seen += fmt.Sprintf("files=%d ", *sf.Files)
+		}
+		if sf.Bytes != nil {
+			seen += fmt.Sprintf("bytes=%d", *sf.Bytes)
+		}
+		return seen, nil
+	}
+	prev, same := "", 0
+	for time.Since(begin) < limit {
+		seen, err := look()
+		if err != nil {
+			return r.gone(ctx, r.harness("drain", err))
+		}
+		if seen == prev {
+			if same++; same >= still {
+				proved := seen != ""
+				return r.fact(probes.FactDrain, "counters and store folder", probes.StepFact{Step: "drain", Done: true, Proved: &proved, Seen: seen})
+			}
+		} else {
+			prev, same = seen, 0
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(every):
+		}
+	}
+	proved := false
+	return r.fact(probes.FactDrain, "counters and store folder", probes.StepFact{Step: "drain", Done: true, Proved: &proved, Seen: "still moving after " + limit.String() + ": " + prev})
+}

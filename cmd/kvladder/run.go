@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"kvladder/arms"
+	"kvladder/cmd/kvladder/internal/climb"
+	"kvladder/cmd/kvladder/internal/show"
+	"kvladder/probes"
+	"kvladder/receipts"
+	"kvladder/receipts/digest"
+	"kvladder/scoring"
+)
+
+type runOptions struct {
+	Ladder string
+	Out    string
+	Plan   string
+	Only   string
+	Attach []string
+	Resume bool
+	JSON   bool
+}
+
+func newRunCmd(stdout, stderr io.Writer) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run LADDER",
+		Short: "climb a ladder: launch, replay, scrape, score, seal a receipt",
+		Long: `run climbs a ladder. It registers the plan first (or, with --plan, refuses a ladder that no
+longer resolves to the registered plan), launches every arm, replays the frozen set, scores
+the transcript, gives a suspect arm its replicate, and seals receipt.json in the run folder.
+
+A climb that was interrupted, however hard, goes on with --resume: finished chains are kept,
+an unfinished chain starts again at its first arm over an empty store.`,
+		Example: `  kvladder run arms/ladders/demo-healthy.yaml
+  kvladder run --out runs/mine --plan plan.json arms/ladders/demo-healthy.yaml
+  kvladder run --resume --out runs/mine arms/ladders/demo-healthy.yaml`,
+		Args: args(cobra.ExactArgs(1), "one ladder file"),
+		RunE: func(cmd *cobra.Command, a []string) error {
+			o.Ladder = a[0]
+			res, err := runRun(cmd.Context(), o, stderr)
+			if err != nil {
+				return err
+			}
+			if err := printResult(stdout, res, o.JSON); err != nil {
+				return err
+			}
+			return outcome(res.Exit)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Out, "out", "", "run folder (default runs/<ladder>-<plan digest>)")
+	f.StringVar(&o.Plan, "plan", "", "registered plan `FILE` that the ladder must still resolve to")
+	f.StringVar(&o.Only, "only", "", "climb this `CHAIN` alone; nothing is sealed")
+	f.StringArrayVar(&o.Attach, "attach", nil, "`ARM=URL`: use a server that is already running (repeatable)")
+	f.BoolVar(&o.Resume, "resume", false, "go on with an interrupted climb of the same plan")
+	f.BoolVar(&o.JSON, "json", false, "print one JSON document")
+	return cmd
+}
+
+func printResult(w io.Writer, res scoring.Result, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, res)
+	}
+	show.Result(w, res)
+	return nil
+}
+
+// runRun climbs a ladder and seals its receipt.
+func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result, error) {
+	var none scoring.Result
+	r, err := resolve(o.Ladder)
+	if err != nil {
+		return none, err
+	}
+	d, _, err := r.plan.Digest()
+	if err != nil {
+		return none, err
+	}
+	if o.Plan != "" {
+		_, want, err := readPlan(o.Plan)
+		if err != nil {
+			return none, err
+		}
+		if want != d {
+			return none, fmt.Errorf("ladder %s resolves to plan %s, %s registers %s: run the ladder as it was registered, or register it anew with kvladder plan --write", o.Ladder, d.Short(), o.Plan, want.Short())
+		}
+	}
+	if err := r.plan.Refusal(); err != nil {
+		return none, fmt.Errorf("ladder %s: %w", o.Ladder, err)
+	}
+	self, err := selfPath()
+	if err != nil {
+		return none, err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return none, err
+	}
+	launcher, err := findLauncher(r.plan.Launcher, self)
+	if err != nil {
+		return none, err
+	}
+	attach, err := attached(o.Attach, r.plan)
+	if err != nil {
+		return none, err
+	}
+	path := o.Out
+	if path == "" {
+		path = filepath.Join("runs", r.plan.Ladder+"-"+d.Short())
+	}
+	folder, err := climb.OpenFolder(path, r.plan, r.set, o.Resume)
+	if err != nil {
+		return none, err
+	}
+	defer folder.Close()
+	fmt.Fprintf(stderr, "ladder %s, plan %s, in %s\n", r.plan.Ladder, d.Short(), path)
+	c := &climb.Climb{Plan: r.plan, Set: r.set, Engine: r.engine, Launcher: launcher, Attacher: attacher, Folder: folder, Tool: "kvladder " + toolVersion(),
+		Self: self, Cache: cache, Only: o.Only, Attach: attach, APIKey: os.Getenv("KVLADDER_API_KEY"),
+		Progress: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
+		Assess: func(recs []probes.Record) scoring.Result {
+			res, err := assess(r.plan, r.set, recs)
+			if err != nil {
+				res.Warnings = append(res.Warnings, err.Error())
+			}
+			return res
+		},
+		Suspects: scoring.Suspects}
+	res, err := c.Run(ctx)
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return none, fmt.Errorf("interrupted; what was written is whole: continue with kvladder run --resume --out %s %s", path, o.Ladder)
+		}
+		return none, err
+	}
+	if o.Only != "" {
+		fmt.Fprintf(stderr, "chain %s climbed; nothing is sealed before the others are: kvladder run --resume --out %s %s\n", o.Only, path, o.Ladder)
+		return res, nil
+	}
+	rd, err := receipts.Seal(path, receipts.SealInput{Plan: r.plan, Set: r.set, Result: res, Tool: toolInfo(self)})
+	if err != nil {
+		return none, err
+	}
+	res.Receipt = string(rd)
+	fmt.Fprintf(stderr, "receipt %s in %s\n", rd.Short(), filepath.Join(path, "receipt.json"))
+	return res, nil
+}
+
+// attached parses ARM=URL pairs. An arm of a chain that restarts its process cannot be
+// attached: nobody but the operator could restart that server.
+func attached(pairs []string, p *arms.Plan) (map[string]string, error) {
+	out := map[string]string{}
+	for _, s := range pairs {
+		arm, url, ok := strings.Cut(s, "=")
+		if !ok || !(strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "https://")) {
+			return nil, fmt.Errorf("--attach %s: want ARM=URL with http:// or https://", s)
+		}
+		if _, ok := p.Design.ByName(arm); !ok {
+			return nil, fmt.Errorf("--attach %s: the ladder has no arm %q", s, arm)
+		}
+		for _, ch := range p.Chains {
+			launches, mine := 0, false
+			for _, st := range ch.Steps {
+				if st.Do == "launch" {
+					launches++
+					mine = mine || st.Arm == arm
+				}
+			}
+			if mine && launches > 1 {
+				return nil, fmt.Errorf("--attach %s: chain %s restarts its server, which only its owner can do; leave that arm out or let kvladder launch it", s, ch.Name)
+			}
+		}
+		out[arm] = strings.TrimRight(url, "/")
+	}
+	for i := range p.Design.Arms {
+		if _, ok := out[p.Design.Arms[i].Name]; ok {
+			p.Design.Arms[i].Attached = true
+		}
+	}
+	return out, nil
+}
+
+func toolInfo(self string) receipts.Tool {
+	t := receipts.Tool{Name: "kvladder", Version: toolVersion()}
+	if d, _, err := digest.OfFile(self); err == nil {
+		t.Binary = d
+	}
+	return t
+}

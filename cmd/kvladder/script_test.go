@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"kvladder": main,
+	})
+}
+
+// TestScripts runs the stories of testdata/script: one file per verb, each headed by the
+// reason that it exists.
+func TestScripts(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("ROOT", root)
+			e.Setenv("LADDERS", filepath.Join(root, "arms", "ladders"))
+			e.Setenv("SETS", filepath.Join(root, "prompts", "sets"))
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": cmdExits,
+			"json":  cmdJSON,
+		},
+	})
+}
+
+// cmdExits runs `exits CODE kvladder ARGS...` and checks the exit code. The program runs in
+// this process, so that a story is quick; its standard output and error are kept in the
+// files stdout.txt and stderr.txt.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || args[1] != "kvladder" {
+		ts.Fatalf("usage: exits CODE kvladder ARGS...")
+	}
+	out, err := os.Create(ts.MkAbs("stdout.txt"))
+	ts.Check(err)
+	defer out.Close()
+	errw, err := os.Create(ts.MkAbs("stderr.txt"))
+	ts.Check(err)
+	defer errw.Close()
+	code := 0
+	if e := ts.Exec("kvladder", args[2:]...); e != nil {
+		code = exitCode(e)
+	}
+	_, err = out.WriteString(ts.ReadFile("stdout"))
+	ts.Check(err)
+	_, err = errw.WriteString(ts.ReadFile("stderr"))
+	ts.Check(err)
+	if fmt.Sprint(code) != args[0] {
+		ts.Fatalf("kvladder %s: exit %d, want %s\n%s%s", strings.Join(args[2:], " "), code, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
+
+func exitCode(err error) int {
+	type coder interface{ ExitCode() int }
+	for e := err; e != nil; {
+		if c, ok := e.(coder); ok {
+			return c.ExitCode()
+		}
+		u, ok := e.(interface{ Unwrap() error })
+		if !ok {
+			return -1
+		}
+		e = u.Unwrap()
+	}
+	return -1
+}
+
+// cmdJSON checks one member of the JSON in stdout.txt: `json PATH WANT`, where PATH is a dotted
+// path and an element of a list is picked by its name: arms.COLD.verdict.
+func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: json PATH WANT")
+	}
+	var v any
+	if err := json.Unmarshal([]byte(ts.ReadFile("stdout.txt")), &v); err != nil {
+		ts.Fatalf("stdout is not one JSON document: %v\n%s", err, ts.ReadFile("stdout.txt"))
+	}
+	got := fmt.Sprint(lookup(v, strings.Split(args[0], ".")))
+	if (got == args[1]) == neg {
+		ts.Fatalf("%s is %s, want %s (negated: %v)", args[0], got, args[1], neg)
+	}
+}
+
+func lookup(v any, path []string) any {
+	for _, k := range path {
+		switch x := v.(type) {
+		case map[string]any:
+			v = x[k]
+		case []any:
+			v = nil
+			for _, e := range x {
+				if m, ok := e.(map[string]any); ok && (m["name"] == k || m["id"] == k || m["arm"] == k) {
+					v = m
+					break
+				}
+			}
+		default:
+			return nil
+		}
+	}
+	if f, ok := v.(float64); ok && f == float64(int64(f)) {
+		return int64(f)
+	}
+	if v == nil {
+		return "null"
+	}
+	return v
+}
+
+// climbLadder runs a ladder in this process and returns the exit code and what was printed.
+func kvladder(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var o, e strings.Builder
+	code = run(context.Background(), args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
