@@ -1,0 +1,193 @@
+package receipts
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"kvladder/receipts/digest"
+)
+
+// Kinds of ledger entries.
+const (
+	LedgerPrereg    = "prereg"    // always the first entry: nothing is run before it
+	LedgerAmendment = "amendment" //
+	LedgerArmStart  = "arm-start" //
+	LedgerArmEnd    = "arm-end"   //
+	LedgerDeviation = "deviation" // something was done otherwise than planned
+	LedgerVerdict   = "verdict"   //
+	LedgerWithdraw  = "withdrawal"
+)
+
+// LedgerEntry is one line of ledger.jsonl: canonical JSON (RFC 8785) and a line feed. Seq
+// counts from 0, so that it is the leaf's index in a Merkle tree over the lines (RFC 6962).
+// Prev is the digest of the whole line before, line feed included, "" on the first:
+//
+//	sed -n 1p ledger.jsonl | sha256sum          # is prev of line 2
+type LedgerEntry struct {
+	Seq    int64         `json:"seq"`
+	Prev   digest.Digest `json:"prev"`
+	Kind   string        `json:"kind"`
+	Object LedgerObject  `json:"object"`
+	UTC    string        `json:"utc"` // machine-stamped, RFC 3339; it proves nothing, the chain does
+}
+
+// LedgerObject is what an entry is about; Plan is in every entry of a run.
+type LedgerObject struct {
+	Plan       digest.Digest `json:"plan,omitempty"`
+	Set        digest.Digest `json:"set,omitempty"`
+	Chain      string        `json:"chain,omitempty"`
+	Arm        string        `json:"arm,omitempty"`
+	Attempt    string        `json:"attempt,omitempty"`
+	Run        int           `json:"run,omitempty"`
+	Transcript digest.Digest `json:"transcript,omitempty"` // of its last line at that moment
+	Result     digest.Digest `json:"result,omitempty"`
+	Verdict    string        `json:"verdict,omitempty"`
+	What       string        `json:"what,omitempty"`
+}
+
+// AppendLedger adds an entry to the ledger at path, making the file where there is none, and
+// syncs it. The ledger that is there is checked first. One process writes a ledger.
+func AppendLedger(path, kind string, object LedgerObject) (LedgerEntry, error) {
+	old, err := ReadLedger(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return LedgerEntry{}, err
+	}
+	e := LedgerEntry{Seq: int64(len(old)), Kind: kind, Object: object, UTC: time.Now().UTC().Format(time.RFC3339Nano)}
+	if len(old) == 0 && kind != LedgerPrereg {
+		return LedgerEntry{}, fmt.Errorf("ledger %s: the first entry must be %q, not %q: register the plan before anything is run", path, LedgerPrereg, kind)
+	}
+	if len(old) > 0 {
+		line, err := digest.Canonical(old[len(old)-1])
+		if err != nil {
+			return LedgerEntry{}, err
+		}
+		e.Prev = digest.Of(append(line, '\n'))
+	}
+	b, err := digest.Canonical(e)
+	if err != nil {
+		return LedgerEntry{}, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return LedgerEntry{}, fmt.Errorf("ledger: %w", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return LedgerEntry{}, fmt.Errorf("ledger %s: %w", path, err)
+	}
+	return e, nil
+}
+
+// ReadLedger reads and checks the ledger at path: each line canonical, in its place, naming
+// the line before, the first a registration.
+func ReadLedger(path string) ([]LedgerEntry, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	defer f.Close()
+	var out []LedgerEntry
+	var prev digest.Digest
+	r := bufio.NewReader(f)
+	for {
+		line, err := r.ReadBytes('\n')
+		at := len(out) + 1
+		if err == io.EOF && len(line) == 0 {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ledger %s:%d: the line has no end: %w", path, at, err)
+		}
+		var e LedgerEntry
+		if err := unmarshal(line, &e, true); err != nil {
+			return nil, fmt.Errorf("ledger %s:%d: %w", path, at, err)
+		}
+		b, err := digest.Canonical(e)
+		if err != nil {
+			return nil, fmt.Errorf("ledger %s:%d: %w", path, at, err)
+		}
+		switch {
+		case !bytes.Equal(append(b, '\n'), line):
+			return nil, fmt.Errorf("ledger %s:%d: the line is not canonical", path, at)
+		case e.Seq != int64(len(out)):
+			return nil, fmt.Errorf("ledger %s:%d: seq %d, want %d", path, at, e.Seq, len(out))
+		case e.Prev != prev:
+			return nil, fmt.Errorf("ledger %s:%d: it names %s as the line before, which is %s", path, at, e.Prev.Short(), prev.Short())
+		case e.Seq == 0 && e.Kind != LedgerPrereg:
+			return nil, fmt.Errorf("ledger %s:%d: the first entry is %q, want %q", path, at, e.Kind, LedgerPrereg)
+		}
+		prev = digest.Of(line)
+		out = append(out, e)
+	}
+}
+
+// Order says how far the order of plan and data is shown.
+type Order struct {
+	Level   string        `json:"level"`   // "O0" or "O1"
+	Entries int           `json:"entries"` // of the ledger
+	Ledger  digest.Digest `json:"ledger"`  // of its last line, "" without one
+	Why     string        `json:"why"`     // what is shown, or what is missing
+}
+
+// Levels of order. O0: nothing is shown, dates were typed. O1: the data depend on the plan,
+// since ledger, transcript and request ids all name its digest; that stops a quiet edit and
+// not a full rewrite. Higher levels need a witness outside the folder.
+const (
+	O0 = "O0"
+	O1 = "O1"
+)
+
+// orderOf finds the level that a run folder shows. transcriptPlan is what the transcript's
+// first record names as its plan.
+func orderOf(imported bool, ledger []LedgerEntry, ledgerErr error, plan, transcriptPlan digest.Digest) Order {
+	o := Order{Level: O0, Entries: len(ledger)}
+	if n := len(ledger); n > 0 {
+		if b, err := digest.Canonical(ledger[n-1]); err == nil {
+			o.Ledger = digest.Of(append(b, '\n'))
+		}
+	}
+	switch {
+	case imported:
+		o.Why = "imported rows: nothing shows that they were made after a plan"
+	case ledgerErr != nil:
+		o.Why = "there is no ledger that holds"
+	case len(ledger) == 0:
+		o.Why = "the ledger is empty"
+	case ledger[0].Object.Plan != plan:
+		o.Why = "the ledger registers another plan"
+	case transcriptPlan != plan:
+		o.Why = "the transcript does not open with this plan"
+	default:
+		for _, e := range ledger {
+			if e.Object.Plan != "" && e.Object.Plan != plan {
+				o.Why = fmt.Sprintf("ledger entry %d is of another plan", e.Seq)
+				return o
+			}
+		}
+		o.Level, o.Why = O1, "ledger and transcript carry the digest of the plan from their first line on"
+	}
+	return o
+}
+
+// rawEqual compares two values by their canonical bytes.
+func rawEqual(a, b any) bool {
+	x, err1 := digest.Canonical(a)
+	y, err2 := digest.Canonical(b)
+	return err1 == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+// canonicalBytes reports whether b is its own canonical form.
+func canonicalBytes(b []byte) bool {
+	if !json.Valid(b) {
+		return false
+	}
+	c, err := digest.Canonical(json.RawMessage(b))
+	return err == nil && bytes.Equal(b, c)
+}

@@ -1,0 +1,223 @@
+package receipts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sort"
+
+	"kvladder/arms"
+	"kvladder/probes"
+	"kvladder/receipts/digest"
+	"kvladder/scoring"
+)
+
+// statement makes everything of a receipt that follows from the plan, the result and the
+// transcript, so that a verifier makes it again and compares.
+func statement(plan arms.Plan, res scoring.Result, recs []probes.Record) (*Receipt, error) {
+	pd, _, err := plan.Digest()
+	if err != nil {
+		return nil, err
+	}
+	preds, err := Predictions(plan.Predict, res)
+	if err != nil {
+		return nil, err
+	}
+	res.Receipt = ""
+	return &Receipt{
+		Type:          StatementType,
+		PredicateType: PredicateType,
+		Subject:       subjects(plan),
+		Predicate: Predicate{
+			Schema:      Schema,
+			Prereg:      Prereg{Plan: pd, Set: plan.Set.Digest},
+			Plan:        plan,
+			PinsRead:    pinsRead(recs),
+			Result:      res,
+			Exercise:    exercises(plan, res),
+			Floors:      floors(plan, res),
+			Tests:       tests(plan, res),
+			Predictions: preds,
+			Claims:      append([]arms.Claim{}, plan.Claims...),
+			NotClaimed:  append([]string{}, plan.NotClaimed...),
+			Unproven:    append([]string{}, plan.Unproven...),
+			Evidence:    []Evidence{},
+			Warnings:    []string{},
+		},
+	}, nil
+}
+
+// subjects are the values of the pins under test. A pin whose value is a digest stands for
+// itself, any other is digested. A plan that names no subject is about all of its pins.
+func subjects(plan arms.Plan) []Resource {
+	var out []Resource
+	for _, name := range slices.Sorted(slices.Values(plan.Subject)) {
+		seen := map[string]bool{}
+		add := func(v string, ok bool) {
+			if ok && !seen[v] {
+				seen[v] = true
+				d, err := digest.Parse(v)
+				if err != nil {
+					d = digest.Of([]byte(v))
+				}
+				out = append(out, Resource{Name: "pin/" + name, Digest: digestSet(d), Annotations: map[string]string{"value": v}})
+			}
+		}
+		v, ok := plan.Pins[name]
+		add(v, ok)
+		for _, a := range plan.Design.Arms {
+			v, ok := a.Pins[name]
+			add(v, ok)
+		}
+	}
+	if len(out) == 0 {
+		// A map of texts always has a canonical form.
+		d, _, _ := digest.OfJSON(plan.Pins)
+		out = append(out, Resource{Name: "pins", Digest: digestSet(d)})
+	}
+	return out
+}
+
+// pinsRead takes the last reading of each pin in each arm, abandoned attempts left out.
+func pinsRead(recs []probes.Record) []PinRead {
+	dead := abandoned(recs)
+	type key struct{ arm, name string }
+	last := map[key]PinRead{}
+	for _, r := range recs {
+		if r.Kind != probes.KindFact || r.Fact == nil || r.Fact.Name != probes.FactPins || dead[r.Attempt] {
+			continue
+		}
+		var f probes.PinsFact
+		if json.Unmarshal(r.Fact.Value, &f) != nil {
+			continue
+		}
+		for _, p := range f.Read {
+			last[key{r.Arm, p.Name}] = PinRead{Arm: r.Arm, PinRead: p}
+		}
+	}
+	out := []PinRead{}
+	for _, p := range last {
+		out = append(out, p)
+	}
+	sort.Slice(out, func(i, j int) bool {
+		if out[i].Arm != out[j].Arm {
+			return out[i].Arm < out[j].Arm
+		}
+		return out[i].Name < out[j].Name
+	})
+	return out
+}
+
+// abandoned names the attempts whose records are superseded.
+func abandoned(recs []probes.Record) map[string]bool {
+	dead := map[string]bool{}
+	for _, r := range recs {
+		if r.Kind != probes.KindFact || r.Fact == nil || r.Fact.Name != probes.FactAbandoned {
+			continue
+		}
+		var f probes.AbandonedFact
+		if json.Unmarshal(r.Fact.Value, &f) == nil && f.Attempt != "" {
+			dead[f.Attempt] = true
+		}
+	}
+	return dead
+}
+
+func exercises(plan arms.Plan, res scoring.Result) []Exercise {
+	out := []Exercise{}
+	for _, a := range res.Arms {
+		spec, ok := plan.Design.ByName(a.Name)
+		if !ok || spec.Path == "" {
+			continue
+		}
+		out = append(out, Exercise{Arm: a.Name, Rule: spec.Exercise, Path: spec.Path, Holds: a.Columns["X"],
+			Requests: a.Exercised, Classes: a.Geometries, ExpectedLocal: a.ExpectedLocal, ExpectedExternal: a.ExpectedExternal,
+			Local: a.LocalTokens, External: a.ExternalTokens, Computed: a.ComputedTokens, Unaccounted: a.Unaccounted, Trusted: a.CountersTrusted})
+	}
+	return out
+}
+
+func floors(plan arms.Plan, res scoring.Result) []Floor {
+	out := []Floor{}
+	for _, a := range res.Arms {
+		if a.Role == scoring.Judged {
+			continue
+		}
+		f := Floor{Arm: a.Name, Processes: len(a.Incarnations), N: a.N, Failed: a.Failed}
+		if spec, ok := plan.Design.ByName(a.Name); ok {
+			f.Of, f.Split = spec.FloorOf, spec.Split
+		}
+		for _, o := range a.Outcomes {
+			if o.D0 != nil {
+				f.D0Values++
+				if f.D0Max == nil || *o.D0 > *f.D0Max {
+					f.D0Max = o.D0
+				}
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func tests(plan arms.Plan, res scoring.Result) []Test {
+	out := []Test{}
+	for _, a := range res.Arms {
+		if a.Role != scoring.Judged {
+			continue
+		}
+		alpha := plan.Design.Rule.Alpha
+		out = append(out,
+			Test{Arm: a.Name, Name: "mcnemar", B: a.ControlOnly, C: a.ArmOnly, P: a.PMcNemar, Holm: a.PMcNemarHolm, Alpha: alpha.Failures},
+			Test{Arm: a.Name, Name: "exceedance", K: a.ExceedanceK, M: a.FloorM, P: a.PExceedance, Holm: a.PExceedanceHolm, Alpha: alpha.Divergence})
+	}
+	return out
+}
+
+// Prediction is one registered prediction and what came of it.
+type Prediction struct {
+	Arm       string `json:"arm"`
+	Member    string `json:"member"`
+	Predicted any    `json:"predicted"` // as the ladder states it
+	Measured  any    `json:"measured"`
+	Held      bool   `json:"held"`
+}
+
+// Predictions judges every registered prediction, in the order of arm and member. An arm
+// that the result lacks and a member or value that no arm can have are errors.
+func Predictions(predict map[string]map[string]any, result scoring.Result) ([]Prediction, error) {
+	out := []Prediction{}
+	for _, arm := range sortedKeys(predict) {
+		a, ok := armOf(&result, arm)
+		if !ok {
+			return nil, fmt.Errorf("prediction for arm %q: the ladder has no such arm", arm)
+		}
+		for _, member := range sortedKeys(predict[arm]) {
+			p, err := scoring.ParsePrediction(member, predict[arm][member])
+			if err != nil {
+				return nil, fmt.Errorf("arm %s: %w", arm, err)
+			}
+			m := p.Measured(a)
+			out = append(out, Prediction{Arm: arm, Member: member, Predicted: predict[arm][member], Measured: m, Held: p.Holds(m)})
+		}
+	}
+	return out, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+func unmarshal(b []byte, v any, strict bool) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if strict {
+		dec.DisallowUnknownFields()
+	}
+	return dec.Decode(v)
+}

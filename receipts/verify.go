@@ -1,0 +1,308 @@
+package receipts
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"kvladder/arms"
+	"kvladder/probes"
+	"kvladder/prompts"
+	"kvladder/receipts/digest"
+	"kvladder/scoring"
+)
+
+// Checker is what Verify needs to do the work again. A nil member leaves that part out,
+// and the report says so.
+type Checker struct {
+	// Assess is the pure function from plan, set and records to a result.
+	Assess func(plan arms.Plan, set *prompts.Set, recs []probes.Record) (scoring.Result, error)
+	// Decode reads a reply's bytes again, in the dialect of the set.
+	Decode func(dialect string, r *probes.Reply) (probes.Decoded, error)
+	// RequestID derives the id that a record's request must have carried.
+	RequestID func(plan digest.Digest, r *probes.Record) string
+	// Keys are the public keys whose signatures count.
+	Keys []Key
+}
+
+// Report is what Verify found. Exit is 0 where the receipt holds, 1 where it does not and 3
+// where there was nothing to read.
+type Report struct {
+	OK       bool      `json:"ok"`
+	Exit     int       `json:"exit"`
+	Order    string    `json:"order"`     // the level that holds, "" when unreadable
+	SignedBy []string  `json:"signed_by"` // names of the given keys that signed it
+	Problems []Problem `json:"problems"`
+	Warnings []string  `json:"warnings"` // what could not be checked here
+}
+
+// Problem is one thing that does not hold: where, and what.
+type Problem struct {
+	Path string `json:"path"` // a file of the folder, or a member of the receipt
+	What string `json:"what"`
+}
+
+func (r *Report) add(path, format string, args ...any) {
+	r.Problems = append(r.Problems, Problem{Path: path, What: fmt.Sprintf(format, args...)})
+}
+
+func (r *Report) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (r *Report) close() Report {
+	r.OK = len(r.Problems) == 0
+	if !r.OK && r.Exit == 0 {
+		r.Exit = scoring.ExitCorrupt
+	}
+	return *r
+}
+
+// Verify checks the receipt at path and, where the run folder is there, everything the
+// receipt says of it. It trusts nothing that it can recompute:
+//
+//  1. the receipt's bytes, against the sidecar and their canonical form;
+//  2. every file of the folder, against the digest listed; no file more, none less;
+//  3. plan and set, against the registration;
+//  4. every record: its chain, the bytes sent and received, what they decode to, how many
+//     there are against the schedule;
+//  5. the result, assessed again from the transcript, which must be the sealed one exactly;
+//  6. every test, from the integers and outcomes in the receipt, and what a receipt must
+//     never say (see lint).
+//
+// A receipt without its folder gets 1, 3 and 6, and the warnings list what is missing. A
+// path that is a folder must be whole.
+func Verify(path string, c Checker) Report {
+	rep := &Report{SignedBy: []string{}, Problems: []Problem{}, Warnings: []string{}}
+	file, err := receiptFile(path)
+	var raw []byte
+	if err == nil {
+		raw, err = os.ReadFile(file)
+	}
+	if err != nil {
+		rep.Exit = scoring.ExitInvalid
+		rep.add(path, "%v", err)
+		return rep.close()
+	}
+	name := filepath.Base(file)
+	if what, hint := checkSeal(file, raw); what != "" {
+		rep.add(name, "%s", strings.TrimSuffix(what+"; "+hint, "; "))
+		return rep.close()
+	}
+	r, err := parse(raw, true)
+	if err != nil {
+		rep.Exit = scoring.ExitInvalid
+		rep.add(name, "%v", err)
+		return rep.close()
+	}
+	if again, err := r.Marshal(); err != nil || !bytes.Equal(again, raw) {
+		rep.add(name, "it is not what this program would write for the same content: %s", firstDifference(raw, again))
+		return rep.close()
+	}
+	rep.Order = r.Predicate.Order.Level
+
+	root := filepath.Dir(file)
+	folder := root
+	if st, err := os.Stat(path); err != nil || !st.IsDir() {
+		if !anyEvidence(root, r) {
+			folder = ""
+		}
+	}
+	checkSignature(rep, root, raw, c.Keys)
+	checkStatement(rep, name, r)
+	recheck(rep, r)
+	lint(rep, r)
+	if folder == "" {
+		for _, e := range r.Predicate.Evidence {
+			rep.warn("not here and not checked: %s (%d bytes, %s)", e.Name, e.Size, e.Digest.Digest().Short())
+		}
+		return rep.close()
+	}
+	if checkEvidence(rep, folder, r) {
+		checkFolder(rep, folder, r, c)
+	}
+	return rep.close()
+}
+
+func anyEvidence(root string, r *Receipt) bool {
+	for _, e := range r.Predicate.Evidence {
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(e.Name))); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// checkEvidence re-hashes the folder. False: what plan, set, transcript or ledger say is
+// not worth reading, since their bytes are not the sealed ones.
+func checkEvidence(rep *Report, folder string, r *Receipt) bool {
+	files, err := Walk(folder)
+	if err != nil {
+		rep.add(folder, "%v", err)
+		return false
+	}
+	listed := map[string]Evidence{}
+	sound := true
+	for i, e := range r.Predicate.Evidence {
+		if i > 0 && r.Predicate.Evidence[i-1].Name >= e.Name {
+			rep.add(e.Name, "the evidence is not sorted by name, each file once")
+		}
+		listed[e.Name] = e
+	}
+	here := map[string]bool{}
+	for _, f := range files {
+		here[f.Name] = true
+		e, ok := listed[f.Name]
+		switch {
+		case !ok:
+			rep.add(f.Name, "the receipt does not list this file")
+			continue
+		case e.Digest != f.Digest:
+			rep.add(f.Name, "it was changed: its digest is %s, the receipt says %s", f.Digest.Digest().Short(), e.Digest.Digest().Short())
+		case e != f:
+			rep.add(f.Name, "the receipt describes it as %+v, it is %+v", e, f)
+		default:
+			continue
+		}
+		sound = sound && !f.Required
+	}
+	for _, e := range r.Predicate.Evidence {
+		if !here[e.Name] {
+			rep.add(e.Name, "it is missing: the receipt lists it with %d bytes", e.Size)
+			sound = sound && !e.Required
+		}
+		if hex, ok := strings.CutPrefix(e.Name, ObjectDir+"/"); ok && hex != e.Digest.SHA256 {
+			rep.add(e.Name, "an object is named by its digest, which is %s", e.Digest.Digest().Short())
+		}
+	}
+	return sound
+}
+
+// checkFolder reads plan, set, ledger and transcript, whose bytes are the sealed ones, and
+// does the work again.
+func checkFolder(rep *Report, folder string, r *Receipt, c Checker) {
+	p := &r.Predicate
+	pb, err := os.ReadFile(filepath.Join(folder, PlanFile))
+	if err != nil {
+		rep.add(PlanFile, "%v", err)
+		return
+	}
+	if d := digest.Of(pb); d != p.Prereg.Plan {
+		rep.add(PlanFile, "its digest is %s, the registration is %s", d.Short(), p.Prereg.Plan.Short())
+	}
+	recs, err := readTranscript(filepath.Join(folder, TranscriptFile))
+	if err != nil {
+		rep.add(TranscriptFile, "%v", err)
+		return
+	}
+	ledger, lerr := ReadLedger(filepath.Join(folder, LedgerFile))
+	if lerr != nil && !errors.Is(lerr, os.ErrNotExist) {
+		rep.add(LedgerFile, "%v", lerr)
+	}
+	order := orderOf(p.Plan.Design.Imported, ledger, lerr, p.Prereg.Plan, planOf(recs))
+	rep.Order = order.Level
+	if order != p.Order {
+		rep.add("predicate.order", "the receipt says %+v, the folder shows %+v", p.Order, order)
+	}
+	if d := planOf(recs); d != p.Prereg.Plan {
+		rep.add(TranscriptFile, "its first record does not name the plan %s", p.Prereg.Plan.Short())
+	}
+	if want := pinsRead(recs); !rawEqual(want, p.PinsRead) {
+		rep.add("predicate.pins_read", "the transcript's records read otherwise: %s", differences(p.PinsRead, want))
+	}
+	set := checkSet(rep, folder, p)
+	if set == nil {
+		return
+	}
+	checkRecords(rep, folder, r, set, recs, c)
+	if c.Assess == nil {
+		rep.warn("the result was not recomputed from the transcript")
+		return
+	}
+	got, err := c.Assess(p.Plan, set, recs)
+	if err != nil {
+		rep.add(TranscriptFile, "it cannot be scored again: %v", err)
+		return
+	}
+	// These three are the seal's to say, not the assessor's.
+	got.Plan, got.Set, got.Order, got.Receipt = p.Result.Plan, p.Result.Set, p.Result.Order, ""
+	if !rawEqual(got, p.Result) {
+		rep.add("predicate.result", "the transcript gives another result: %s", differences(p.Result, got))
+	}
+}
+
+// checkSet finds the one set of the folder that the plan registered.
+func checkSet(rep *Report, folder string, p *Predicate) *prompts.Set {
+	files, err := filepath.Glob(filepath.Join(folder, SetDir, "*.jsonl"))
+	if err != nil || len(files) == 0 {
+		rep.add(SetDir, "there is no set in the folder")
+		return nil
+	}
+	slices.Sort(files)
+	for _, f := range files {
+		name := SetDir + "/" + filepath.Base(f)
+		s, err := prompts.Open(f)
+		if err != nil {
+			rep.add(name, "%v", err)
+			continue
+		}
+		if s.Digest == p.Prereg.Set {
+			return s
+		}
+		rep.add(name, "its digest is %s, the registration is %s", s.Digest.Short(), p.Prereg.Set.Short())
+	}
+	return nil
+}
+
+// checkStatement compares everything in the receipt that follows from its plan and result.
+func checkStatement(rep *Report, name string, r *Receipt) {
+	p := &r.Predicate
+	pd, _, err := p.Plan.Digest()
+	switch {
+	case err != nil:
+		rep.add("predicate.plan", "%v", err)
+		return
+	case pd != p.Prereg.Plan:
+		rep.add("predicate.plan", "its digest is %s, the registration is %s", pd.Short(), p.Prereg.Plan.Short())
+	}
+	if p.Plan.Set.Digest != p.Prereg.Set {
+		rep.add("predicate.prereg.set", "the plan's set is %s, not %s", p.Plan.Set.Digest.Short(), p.Prereg.Set.Short())
+	}
+	if p.Result.Plan != string(p.Prereg.Plan) || p.Result.Set != string(p.Prereg.Set) || p.Result.Order != p.Order.Level || p.Result.Receipt != "" {
+		rep.add("predicate.result", "it names another plan, set, order or receipt than the predicate")
+	}
+	want, err := statement(p.Plan, p.Result, nil)
+	if err != nil {
+		rep.add(name, "%v", err)
+		return
+	}
+	for _, part := range []struct {
+		path      string
+		got, want any
+	}{
+		{"predicate.exercise", p.Exercise, want.Predicate.Exercise},
+		{"predicate.floors", p.Floors, want.Predicate.Floors},
+		{"predicate.tests", p.Tests, want.Predicate.Tests},
+		{"predicate.predictions", p.Predictions, want.Predicate.Predictions},
+		{"predicate.claims", p.Claims, want.Predicate.Claims},
+		{"predicate.not_claimed", p.NotClaimed, want.Predicate.NotClaimed},
+		{"predicate.unproven", p.Unproven, want.Predicate.Unproven},
+	} {
+		if !rawEqual(part.got, part.want) {
+			rep.add(part.path, "plan and result give: %s", differences(part.got, part.want))
+		}
+	}
+	n := len(want.Subject)
+	if len(r.Subject) < n || !rawEqual(r.Subject[:n], want.Subject) {
+		rep.add("subject", "it does not begin with the plan's pins under test")
+	}
+	for _, s := range r.Subject {
+		if _, err := digest.Parse(string(s.Digest.Digest())); err != nil {
+			rep.add("subject", "%s: %v", s.Name, err)
+		}
+	}
+}
