@@ -70,6 +70,7 @@ type task struct {
 	stored            int // chunks offered to the store so far
 	last              int // the last boundary at which a prefill chunk ends
 	admitted          bool
+	corrupted         bool
 	split             Split
 	ready             []Event // what to send once the step's numbers are published
 }

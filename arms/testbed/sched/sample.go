@@ -24,6 +24,10 @@ func (e *Engine) sample(t *task, logits []float32) {
 		ev.Token.Logprob = logprobs[ev.Token.ID]
 		ev.Top = top(logprobs, t.Logprobs)
 	}
+	if !t.corrupted && slices.ContainsFunc(logits, func(x float32) bool { return x != x }) {
+		t.corrupted = true
+		e.count.Corrupted++
+	}
 	t.tokens = append(t.tokens, ev.Token.ID)
 	e.count.GenerationTokens++
 	switch {

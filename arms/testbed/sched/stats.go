@@ -16,6 +16,7 @@ type Stats struct {
 	StoreBytes, LoadBytes          int64
 	ChunksStored, ChunksLoaded     int
 	StoreFailures, LoadFailures    int
+	Corrupted                      int // requests that met logits without a number
 	ChunksPresent                  int
 	Attention, Window, States      cache.Counts
 }

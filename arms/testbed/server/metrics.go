@@ -135,6 +135,8 @@ func (s *Server) exposition(stats []sched.Stats) string {
 		each(func(t *sched.Stats) int { return t.ExternalHits }))
 	x.counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.",
 		each(func(t *sched.Stats) int { return t.Preemptions }))
+	x.counter("vllm:corrupted_requests", "Corrupted requests, in terms of total number of requests with NaNs in logits.",
+		each(func(t *sched.Stats) int { return t.Corrupted }))
 	x.counter("vllm:prompt_tokens", "Number of prefill tokens processed.",
 		each(func(t *sched.Stats) int { return t.PromptTokens }))
 	x.counter("vllm:prompt_tokens_by_source", "Number of prompt tokens by source.",
