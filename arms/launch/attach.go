@@ -15,10 +15,10 @@ type Attach struct {
 }
 
 // Name is "attach".
-func (a *Attach) Name() string { return "attach" }
+func (a Attach) Name() string { return "attach" }
 
 // Launch returns the process behind the URL, without a look whether there is one.
-func (a *Attach) Launch(ctx context.Context, _ arms.Spec, _ io.Writer) (arms.Process, error) {
+func (a Attach) Launch(ctx context.Context, _ arms.Spec, _ io.Writer) (arms.Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

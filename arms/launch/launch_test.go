@@ -37,7 +37,7 @@ func hold(args []string) int {
 
 // launches starts a child and passes on what it prints, until it is killed.
 func launches(args []string) int {
-	p, err := (&launch.Local{Grace: time.Second}).Launch(context.Background(), arms.Spec{Argv: armtest.Child(args...)}, os.Stdout)
+	p, err := (launch.Local{Grace: time.Second}).Launch(context.Background(), arms.Spec{Argv: armtest.Child(args...)}, os.Stdout)
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -47,7 +47,7 @@ func launches(args []string) int {
 }
 
 func TestLocal(t *testing.T) {
-	armtest.TestLauncher(t, &launch.Local{Grace: 300 * time.Millisecond})
+	armtest.TestLauncher(t, launch.Local{Grace: 300 * time.Millisecond})
 }
 
 // TestNoOrphans ends the launching program in each way that a program can end, and asks
@@ -98,7 +98,7 @@ func parent(t *testing.T, pid int) int {
 // and by the launcher, and its exit status is not known.
 func TestGuardianKilled(t *testing.T) {
 	log := new(armtest.Log)
-	p, err := (&launch.Local{}).Launch(context.Background(), arms.Spec{Argv: armtest.Child("family")}, log)
+	p, err := (launch.Local{}).Launch(context.Background(), arms.Spec{Argv: armtest.Child("family")}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +125,11 @@ func TestGuardianKilled(t *testing.T) {
 
 // TestGuardianMissing uses a program that is no guardian.
 func TestGuardianMissing(t *testing.T) {
-	_, err := (&launch.Local{Self: "/bin/true"}).Launch(context.Background(), arms.Spec{Argv: armtest.Child("serve")}, nil)
+	_, err := (launch.Local{Self: "/bin/true"}).Launch(context.Background(), arms.Spec{Argv: armtest.Child("serve")}, nil)
 	if err == nil || !strings.Contains(err.Error(), "guardian") {
 		t.Errorf("error %v, want one about the guardian", err)
 	}
-	_, err = (&launch.Local{Self: filepath.Join(t.TempDir(), "absent")}).Launch(context.Background(), arms.Spec{Argv: armtest.Child("serve")}, nil)
+	_, err = (launch.Local{Self: filepath.Join(t.TempDir(), "absent")}).Launch(context.Background(), arms.Spec{Argv: armtest.Child("serve")}, nil)
 	if err == nil || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("error %v, want one that names the guardian's path", err)
 	}
@@ -139,7 +139,7 @@ func TestGuardianMissing(t *testing.T) {
 // other: a report pipe held by an engine's worker would keep the launcher waiting.
 func TestGuardianOpensNothing(t *testing.T) {
 	log := new(armtest.Log)
-	p, err := (&launch.Local{}).Launch(context.Background(), arms.Spec{Argv: []string{"sh", "-c", "ls /proc/self/fd; readlink /proc/self/fd/0"}}, log)
+	p, err := (launch.Local{}).Launch(context.Background(), arms.Spec{Argv: []string{"sh", "-c", "ls /proc/self/fd; readlink /proc/self/fd/0"}}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestGuardianOpensNothing(t *testing.T) {
 }
 
 func TestMissingFileError(t *testing.T) {
-	_, err := (&launch.Local{}).Launch(context.Background(), arms.Spec{Argv: []string{t.TempDir()}}, nil)
+	_, err := (launch.Local{}).Launch(context.Background(), arms.Spec{Argv: []string{t.TempDir()}}, nil)
 	var missing *launch.MissingFileError
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "folder") {
 		t.Errorf("error %v, want a MissingFileError that says that it is a folder", err)
@@ -160,11 +160,11 @@ func TestMissingFileError(t *testing.T) {
 	if err := os.WriteFile(plain, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err = (&launch.Local{}).Launch(context.Background(), arms.Spec{Argv: []string{plain}}, nil)
+	_, err = (launch.Local{}).Launch(context.Background(), arms.Spec{Argv: []string{plain}}, nil)
 	if !errors.As(err, &missing) || missing.File != plain || !strings.Contains(err.Error(), "not executable") {
 		t.Errorf("error %v, want a MissingFileError that says that %s is not executable", err, plain)
 	}
-	_, err = (&launch.Local{}).Launch(context.Background(), arms.Spec{}, nil)
+	_, err = (launch.Local{}).Launch(context.Background(), arms.Spec{}, nil)
 	if err == nil {
 		t.Error("launched nothing")
 	}
@@ -173,7 +173,7 @@ func TestMissingFileError(t *testing.T) {
 func TestAttach(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	defer srv.Close()
-	armtest.TestAttached(t, &launch.Attach{URL: srv.URL})
+	armtest.TestAttached(t, launch.Attach{URL: srv.URL})
 	if _, err := http.Get(srv.URL); err != nil {
 		t.Errorf("the server was ended: %v", err)
 	}

@@ -54,12 +54,12 @@ func (e *MissingFileError) Error() string {
 func (e *MissingFileError) Unwrap() error { return e.Err }
 
 // Name is "local".
-func (l *Local) Name() string { return "local" }
+func (l Local) Name() string { return "local" }
 
 // Launch starts spec and returns when the process runs or could not be started. ctx ends
 // the launching only: once Launch has returned, the process lives until it ends or Stop.
 // Everything that the family prints goes to log, from one goroutine.
-func (l *Local) Launch(ctx context.Context, spec arms.Spec, log io.Writer) (arms.Process, error) {
+func (l Local) Launch(ctx context.Context, spec arms.Spec, log io.Writer) (arms.Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("launch local: %w", err)
 	}
@@ -70,7 +70,7 @@ func (l *Local) Launch(ctx context.Context, spec arms.Spec, log io.Writer) (arms
 	return p, nil
 }
 
-func (l *Local) launch(ctx context.Context, spec arms.Spec, log io.Writer) (*family, error) {
+func (l Local) launch(ctx context.Context, spec arms.Spec, log io.Writer) (*family, error) {
 	env := environment(spec.Env)
 	if err := check(spec, env); err != nil {
 		return nil, err

@@ -1,0 +1,10 @@
+// Package engine holds the engines: mappings from pins to a command line, and back to
+// what a running server can prove of them.
+//
+//   - Testbed is the embedded engine, `kvladder testbed serve`.
+//   - LlamaCpp is llama-server of llama.cpp.
+//
+// What they share is in small parts: pins checks values before anything is started, the
+// client asks servers small questions, Paged and Slots predict from geometry how much of
+// each request a healthy engine takes from where.
+package engine

@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"kvladder/arms"
+	"kvladder/probes"
+	"kvladder/prompts"
+	"kvladder/scoring"
+)
+
+// Testbed is the embedded engine, started as `kvladder testbed serve`. It speaks vLLM's
+// dialect, counts under vLLM's names, and states every pin it runs with.
+type Testbed struct{}
+
+// The sizes that the embedded engine is built with.
+const (
+	testbedBlock     = 16
+	testbedRecurrent = 64
+	testbedChunk     = 64
+)
+
+var testbedPins = map[string]pin{
+	"model_seed":     {"11", unsigned},
+	"kv_cache_dtype": {"bf16", oneOf("bf16", "fp8")},
+	"prefix_caching": {on, oneOf(on, off)},
+	"connector":      {"none", oneOf("none", "store")},
+	"blocks":         {"2048", atLeast(testbedRecurrent / testbedBlock)},
+	"prefill_budget": {"127", atLeast(1)},
+	"ranks":          {"1", atLeast(1)},
+	"hash_seed":      {"0", some},
+	"fault":          {"", nil}, // identifiers separated by commas; the server knows which exist
+}
+
+func (Testbed) Name() string { return "testbed" }
+
+func (Testbed) Pins() map[string]string { return defaults(testbedPins) }
+
+// Configure: C0 and C1 differ in prefix_caching alone, C1 and store in connector alone.
+func (Testbed) Configure(role string) (map[string]string, error) {
+	switch role {
+	case "C0":
+		return map[string]string{"prefix_caching": off, "connector": "none"}, nil
+	case "C1":
+		return map[string]string{"prefix_caching": on, "connector": "none"}, nil
+	case "store":
+		return map[string]string{"prefix_caching": on, "connector": "store"}, nil
+	}
+	return nil, fmt.Errorf("engine testbed has no configuration %q", role)
+}
+
+// SplitPin halves the prefill budget to one recurrent block, the least that lets chunks
+// end at every boundary.
+func (Testbed) SplitPin(g prompts.Geometry) (name, value string) {
+	return "prefill_budget", strconv.Itoa(max(testbedRecurrent, g.RecurrentBlock))
+}
+
+// Spec needs Resources.Self, and Resources.Store where the connector is on and what it
+// stores is to outlive the process.
+func (Testbed) Spec(pins map[string]string, at arms.Address, res arms.Resources) (arms.Spec, error) {
+	p, err := resolve("testbed", testbedPins, pins)
+	if err != nil {
+		return arms.Spec{}, err
+	}
+	if res.Self == "" {
+		return arms.Spec{}, errors.New("engine testbed: the path of this program is not known")
+	}
+	caching := "--no-enable-prefix-caching"
+	if p["prefix_caching"] == on {
+		caching = "--enable-prefix-caching"
+	}
+	argv := []string{res.Self, "testbed", "serve",
+		"--host", at.Host, "--port", strconv.Itoa(at.Port),
+		"--model-seed", p["model_seed"], "--kv-cache-dtype", p["kv_cache_dtype"], caching,
+		"--blocks", p["blocks"], "--prefill-budget", p["prefill_budget"],
+		"--data-parallel-size", p["ranks"], "--hash-seed", p["hash_seed"],
+		"--connector", p["connector"]}
+	if p["connector"] == "store" && res.Store != "" {
+		argv = append(argv, "--store-path", res.Store)
+	}
+	if p["fault"] != "" {
+		argv = append(argv, "--fault", p["fault"])
+	}
+	return arms.Spec{Argv: argv, Env: map[string]string{}, Files: []string{res.Self}}, nil
+}
+
+// Ready asks /health once.
+func (Testbed) Ready(ctx context.Context, e probes.Endpoint) error {
+	_, err := ask(ctx, e, "/health", nil)
+	return err
+}
+
+// Counters are vLLM's names (vllm/v1/metrics/loggers.py) and the store's own.
+func (Testbed) Counters() map[string]string {
+	return map[string]string{
+		probes.LocalQueries:    "vllm:prefix_cache_queries",
+		probes.LocalHits:       "vllm:prefix_cache_hits",
+		probes.ExternalQueries: "vllm:external_prefix_cache_queries",
+		probes.ExternalHits:    "vllm:external_prefix_cache_hits",
+		probes.PromptTokens:    "vllm:prompt_tokens",
+		probes.Computed:        `vllm:prompt_tokens_by_source{source="local_compute"}`,
+		probes.CachedTokens:    "vllm:prompt_tokens_cached",
+		probes.Preemptions:     "vllm:num_preemptions",
+		probes.StoredChunks:    "kvladder_testbed_stored_chunks",
+		probes.StoredBytes:     "vllm:kv_offload_store_bytes",
+		probes.LoadedBytes:     "vllm:kv_offload_load_bytes",
+	}
+}
+
+// CachedIs is "local" where there is no store; with one, the counters tell.
+func (Testbed) CachedIs(preset string) string {
+	switch preset {
+	case "C0", "C0-split", "C1", "C0-PART", "C1-PART":
+		return "local"
+	}
+	return ""
+}
+
+// Cannot: the embedded engine runs every preset.
+func (Testbed) Cannot(string) string { return "" }
+
+// ReadPins reads the member "testbed" of /server_info, where the engine states each choice
+// as it resolved it.
+func (Testbed) ReadPins(ctx context.Context, e probes.Endpoint, pins map[string]string) ([]probes.PinRead, error) {
+	const path = "/server_info?config_format=json"
+	r := newReading(pins)
+	var info struct {
+		Testbed map[string]any `json:"testbed"`
+	}
+	if err := askJSON(ctx, e, path, nil, &info); err != nil {
+		return r.list(), err
+	}
+	const source = "/server_info testbed"
+	for name, member := range map[string]string{
+		"model_seed": "model_seed", "kv_cache_dtype": "kv_cache_dtype", "connector": "connector", "blocks": "blocks",
+		"prefill_budget": "prefill_budget", "ranks": "data_parallel_size", "hash_seed": "hash_seed",
+	} {
+		switch v := info.Testbed[member].(type) {
+		case string:
+			r.read(name, v, source, nil)
+		case json.Number:
+			r.read(name, v.String(), source, nil)
+		}
+	}
+	if v, ok := info.Testbed["enable_prefix_caching"].(bool); ok {
+		r.read("prefix_caching", onOff(v), source, nil)
+	}
+	if v, ok := info.Testbed["faults"].([]any); ok {
+		ids := make([]string, len(v))
+		for i := range v {
+			ids[i] = fmt.Sprint(v[i])
+		}
+		r.read("fault", strings.Join(ids, ","), source, sameFaults)
+	}
+	return r.list(), nil
+}
+
+// sameFaults compares two lists of identifiers whatever their order and letter case.
+func sameFaults(a, b string) bool {
+	set := func(s string) []string {
+		ids := strings.FieldsFunc(strings.ToUpper(s), func(r rune) bool { return r == ',' || r == ' ' })
+		slices.Sort(ids)
+		return slices.Compact(ids)
+	}
+	return slices.Equal(set(a), set(b))
+}
+
+// Reset empties the local cache and leaves the store.
+func (Testbed) Reset(ctx context.Context, e probes.Endpoint) error {
+	_, err := ask(ctx, e, "/reset_prefix_cache", struct{}{})
+	return err
+}
+
+// Store counts the chunks of all ranks' file tiers, one file each.
+func (Testbed) Store(res arms.Resources) (probes.StoreFact, error) {
+	fact, err := folderFact(res.Store)
+	if err != nil || fact.Files == nil {
+		return fact, err
+	}
+	chunks := 0
+	err = filepath.WalkDir(res.Store, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && filepath.Ext(path) == ".kv" {
+			chunks++
+		}
+		return err
+	})
+	fact.Chunks = &chunks
+	return fact, err
+}
+
+// Save has nothing to do: the store keeps itself.
+func (Testbed) Save(context.Context, probes.Endpoint, *prompts.Set, arms.Resources) error { return nil }
+
+// Restore has nothing to do: the store is found again.
+func (Testbed) Restore(context.Context, probes.Endpoint, *prompts.Set, arms.Resources) error {
+	return nil
+}
+
+// Expect follows the engine's own rules, for requests that come one after another. Each
+// rank has its own caches: a set that goes to several is to be given rank by rank.
+func (Testbed) Expect(s *prompts.Set, pins map[string]string, steps []arms.Step) []map[string]scoring.Reuse {
+	p, err := resolve("testbed", testbedPins, pins)
+	if err != nil {
+		return nil
+	}
+	blocks, _ := strconv.Atoi(p["blocks"])
+	return Paged{
+		Block: testbedBlock, Recurrent: testbedRecurrent, Chunk: testbedChunk, Blocks: blocks,
+		Local: p["prefix_caching"] == on, Store: p["connector"] == "store",
+	}.Expect(s, steps)
+}
+
+// Death recognises the last words of a Go program.
+func (Testbed) Death(line string) bool {
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "SIGSEGV")
+}
