@@ -48,6 +48,7 @@ type Engine interface {
 	// SplitPin is the pin that changes the prefill budget for C0-split, and its value.
 	SplitPin(g prompts.Geometry) (name, value string)
 	Spec(pins map[string]string, at Address, res Resources) (Spec, error)
+	// Ready asks once whether the server answers.
 	Ready(ctx context.Context, e probes.Endpoint) error
 	// Counters maps roles (probes.LocalHits ...) to series names; nil when the engine has no usable counters.
 	Counters() map[string]string
@@ -69,6 +70,12 @@ type Engine interface {
 	Expect(s *prompts.Set, pins map[string]string, steps []Step) []map[string]scoring.Reuse
 	// Death recognises a log line that says the engine died.
 	Death(line string) bool
+}
+
+// LogReader is an Engine whose server states some pins only in what it prints. ReadLog
+// fills in the pins that ReadPins left unread, from the process's log so far.
+type LogReader interface {
+	ReadLog(log io.Reader, reads []probes.PinRead) error
 }
 
 // Launcher starts processes.
