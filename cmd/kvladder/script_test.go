@@ -1,10 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,10 +12,25 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// program is the real program, built once for all tests: it starts itself again as guardian
+// and as embedded engine, which a test binary could not stand in for.
+var program string
+
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"kvladder": main,
-	})
+	dir, err := os.MkdirTemp("", "kvladder-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	program = filepath.Join(dir, "kvladder")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // TestScripts runs the stories of testdata/script: one file per verb, each headed by the
@@ -42,9 +57,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// cmdExits runs `exits CODE kvladder ARGS...` and checks the exit code. The program runs in
-// this process, so that a story is quick; its standard output and error are kept in the
-// files stdout.txt and stderr.txt.
+// cmdExits runs `exits CODE kvladder ARGS...` and checks the exit code. Its standard output
+// and error are kept in the files stdout.txt and stderr.txt.
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 || args[1] != "kvladder" {
 		ts.Fatalf("usage: exits CODE kvladder ARGS...")
@@ -125,10 +139,14 @@ func lookup(v any, path []string) any {
 	return v
 }
 
-// climbLadder runs a ladder in this process and returns the exit code and what was printed.
+// kvladder runs the program and returns its exit code and what it printed.
 func kvladder(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var o, e strings.Builder
-	code = run(context.Background(), args, strings.NewReader(""), &o, &e)
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = &o, &e
+	if err := cmd.Run(); err != nil {
+		code = exitCode(err)
+	}
 	return code, o.String(), e.String()
 }
