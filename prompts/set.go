@@ -101,27 +101,17 @@ func (s *Set) Classes() int {
 func Freeze(h Header, ps []Prompt) (*Set, error) {
 	h.Schema = Schema
 	h.Prompts = nil
-	seen := map[string]bool{}
+	if err := complete(ps); err != nil {
+		return nil, err
+	}
 	lines := make([][]byte, 0, len(ps))
-	for i, p := range ps {
-		switch {
-		case p.ID == "":
-			return nil, fmt.Errorf("prompt %d has no id", i+1)
-		case seen[p.ID]:
-			return nil, fmt.Errorf("prompt id %q is used twice", p.ID)
-		case p.Body == "":
-			return nil, fmt.Errorf("prompt %q has no body", p.ID)
-		}
-		seen[p.ID] = true
+	for _, p := range ps {
 		b, err := digest.Canonical(p)
 		if err != nil {
 			return nil, fmt.Errorf("prompt %q: %w", p.ID, err)
 		}
 		lines = append(lines, b)
 		h.Prompts = append(h.Prompts, Entry{ID: p.ID, Digest: digest.Of(b)})
-	}
-	if len(ps) == 0 {
-		return nil, errors.New("a set needs at least one prompt")
 	}
 	hb, err := digest.Canonical(h)
 	if err != nil {
@@ -135,6 +125,26 @@ func Freeze(h Header, ps []Prompt) (*Set, error) {
 		buf.WriteByte('\n')
 	}
 	return Parse(h.Name, buf.Bytes())
+}
+
+// complete checks what every Set must have.
+func complete(ps []Prompt) error {
+	if len(ps) == 0 {
+		return errors.New("a set needs at least one prompt")
+	}
+	seen := map[string]bool{}
+	for i, p := range ps {
+		switch {
+		case p.ID == "":
+			return fmt.Errorf("prompt %d has no id", i+1)
+		case seen[p.ID]:
+			return fmt.Errorf("prompt id %q is used twice", p.ID)
+		case p.Body == "":
+			return fmt.Errorf("prompt %q has no body", p.ID)
+		}
+		seen[p.ID] = true
+	}
+	return nil
 }
 
 // ChangedError says that a Set is not the one that was frozen.
@@ -195,8 +205,50 @@ func Parse(name string, b []byte) (*Set, error) {
 	if len(s.Prompts) != len(s.Header.Prompts) {
 		return nil, &ChangedError{File: name, What: fmt.Sprintf("%d prompts, the header lists %d", len(s.Prompts), len(s.Header.Prompts))}
 	}
+	if err := complete(s.Prompts); err != nil {
+		return nil, fmt.Errorf("set %s: %w", name, err)
+	}
+	// Digests of lines say nothing about the header, the line ends or a second value on a
+	// line: what was frozen is exactly what freezing again would write.
+	again, err := s.encode()
+	if err != nil {
+		return nil, fmt.Errorf("set %s: %w", name, err)
+	}
+	if !bytes.Equal(again, b) {
+		return nil, &ChangedError{File: name, What: fmt.Sprintf("byte %d is not as freezing writes it", differ(again, b))}
+	}
 	s.Digest = digest.Of(b)
 	return &s, nil
+}
+
+// encode writes the file of the header and the prompts that s holds.
+func (s *Set) encode() ([]byte, error) {
+	var buf bytes.Buffer
+	hb, err := digest.Canonical(s.Header)
+	if err != nil {
+		return nil, err
+	}
+	buf.Write(hb)
+	buf.WriteByte('\n')
+	for _, p := range s.Prompts {
+		b, err := digest.Canonical(p)
+		if err != nil {
+			return nil, err
+		}
+		buf.Write(b)
+		buf.WriteByte('\n')
+	}
+	return buf.Bytes(), nil
+}
+
+// differ is the first byte, counted from 1, in which a and b differ.
+func differ(a, b []byte) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i + 1
+		}
+	}
+	return min(len(a), len(b)) + 1
 }
 
 func strict(b []byte, v any) error {
