@@ -244,6 +244,8 @@ func TestDecodeTolerates(t *testing.T) {
 			probes.Decoded{Text: "a", Tokens: []probes.Token{{ID: 3, Text: "a"}}}},
 		{"CR LF, comments, data in two lines, no last blank line", ": hello\r\n\r\ndata: {\"choices\":\r\ndata:[{\"text\":\"a\"}]}\r\n\r\ndata: [DONE]",
 			probes.Decoded{Text: "a"}},
+		{"candidates in any writing", `{"choices":[{"text":"a","logprobs":{"tokens":["a","b"],"token_logprobs":[-1,-1],"top_logprobs":[ { "a\"\\}" : -1.5e0 , "\u00e9":null,"{":"nan" } ,{}]}}]}`,
+			probes.Decoded{Text: "a", Tokens: []probes.Token{{ID: -1, Text: "a", Logprob: lp(-1), Top: []probes.Candidate{{ID: -1, Text: `a"\}`, Logprob: lp(-1.5)}, {ID: -1, Text: "é"}, {ID: -1, Text: "{"}}}, {ID: -1, Text: "b", Logprob: lp(-1)}}}},
 		{"null usage", `{"choices":[{"text":"a"}],"usage":null}`, probes.Decoded{Text: "a"}},
 	} {
 		got, err := Decode(VLLM, 200, []byte(c.raw))

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	openai "github.com/sashabaranov/go-openai"
 )
@@ -195,29 +196,72 @@ type candidate struct {
 	logprob number
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. It walks the object by hand, since a decoder
+// for each of them took most of the time of a reply; encoding/json has
+// checked the syntax before it calls this.
 func (cs *candidates) UnmarshalJSON(b []byte) error {
 	*cs = nil
 	if string(b) == "null" {
 		return nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+	i := space(b, 0)
+	if i == len(b) || b[i] != '{' {
 		return errors.New("candidates are not an object")
 	}
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
+	for i = space(b, i+1); i < len(b) && b[i] == '"'; {
+		var c candidate
+		end := stringEnd(b, i)
+		if key := b[i+1 : max(i+1, end-1)]; bytes.IndexByte(key, '\\') < 0 && utf8.Valid(key) {
+			c.token = string(key)
+		} else if err := json.Unmarshal(b[i:end], &c.token); err != nil {
 			return err
 		}
-		c := candidate{token: key.(string)}
-		if err := dec.Decode(&c.logprob); err != nil {
+		i = space(b, end)
+		if i == len(b) || b[i] != ':' {
+			return errors.New("candidates are not an object")
+		}
+		i = space(b, i+1)
+		end = i
+		if i < len(b) && b[i] == '"' {
+			end = stringEnd(b, i)
+		} else {
+			for end < len(b) && b[end] != ',' && b[end] != '}' && b[end] > ' ' {
+				end++
+			}
+		}
+		if end == i {
+			return errors.New("a candidate has no number")
+		}
+		if err := c.logprob.UnmarshalJSON(b[i:end]); err != nil {
 			return err
 		}
 		*cs = append(*cs, c)
+		if i = space(b, end); i < len(b) && b[i] == ',' {
+			i = space(b, i+1)
+		}
+	}
+	if i == len(b) || b[i] != '}' {
+		return errors.New("candidates are not an object of numbers")
 	}
 	return nil
+}
+
+// space is the index of the first byte from i on that is not white space.
+func space(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// stringEnd is the index behind the string that begins at i.
+func stringEnd(b []byte, i int) int {
+	for i++; i < len(b) && b[i] != '"'; i++ {
+		if b[i] == '\\' {
+			i++
+		}
+	}
+	return min(i+1, len(b))
 }
 
 // unmarshal is json.Unmarshal that takes NaN, Infinity and -Infinity for null.
@@ -239,12 +283,7 @@ func withoutNaN(b []byte) ([]byte, bool) {
 	last := 0
 	for i := 0; i < len(b); {
 		if b[i] == '"' {
-			for i++; i < len(b) && b[i] != '"'; i++ {
-				if b[i] == '\\' {
-					i++
-				}
-			}
-			i++
+			i = stringEnd(b, i)
 			continue
 		}
 		n := 0
