@@ -109,8 +109,13 @@ func (d *Design) ByName(name string) (*ArmSpec, bool) {
 	return nil, false
 }
 
-// Input is everything Assess reads.
+// Input is everything Assess reads beside the records and the detectors.
 type Input struct {
 	Design Design
 	Set    *prompts.Set
+
+	PlanDigest string          // as registered; "" = not compared with the transcript
+	SetDigest  string          // as registered; "" = not compared with the transcript
+	Order      string          // order level that is shown, O0 to O4
+	TwinClean  map[string]bool // arms whose deterministic twin ladder has B = y
 }

@@ -96,6 +96,7 @@ type ArmResult struct {
 
 	FlaggedIDs []string       `json:"flagged_ids"` // requests whose counters or numbers deserve a look
 	Ranks      *Ranks         `json:"ranks"`
+	Replicates int            `json:"replicates"` // replicates that were run, each paired with a fresh control pass
 	Lifetime   map[string]any `json:"lifetime"`
 	DiedAt     *string        `json:"died_at"`
 	Outcomes   []Outcome      `json:"outcomes"` // one per request of the judged pass, in Set order

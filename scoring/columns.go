@@ -1,0 +1,649 @@
+package scoring
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"kvladder/probes"
+	"kvladder/scoring/compare"
+)
+
+// control is one control configuration with all its processes: counted together.
+type control struct {
+	name  string
+	specs []*ArmSpec
+}
+
+// controlsOf are the configurations that vouch for a judged arm: its reference, what that
+// is judged against in turn, and every other control of its group.
+func (s *scorer) controlsOf(j *judgement) []control {
+	var out []control
+	seen := map[string]bool{j.spec.Name: true}
+	add := func(spec *ArmSpec) {
+		for spec.FloorOf != "" {
+			root, ok := s.in.Design.ByName(spec.FloorOf)
+			if !ok || root == spec {
+				break
+			}
+			spec = root
+		}
+		if seen[spec.Name] {
+			return
+		}
+		seen[spec.Name] = true
+		out = append(out, control{spec.Name, append([]*ArmSpec{spec}, s.floorsOf(spec.Name)...)})
+	}
+	for name := j.spec.Reference; name != "" && !seen[name]; {
+		spec, ok := s.in.Design.ByName(name)
+		if !ok {
+			break
+		}
+		add(spec)
+		name = spec.Reference
+	}
+	for i := range s.in.Design.Arms {
+		if a := &s.in.Design.Arms[i]; a.Role == Control && a.Group == j.spec.Group {
+			add(a)
+		}
+	}
+	return out
+}
+
+// columnP: plan and pins intact, here and in every control.
+func (s *scorer) columnP(j *judgement, controls []control) {
+	if s.in.Design.Imported {
+		j.cols.P = Yes
+		j.warn("pins are declared and were not read")
+		return
+	}
+	c := Yes
+	if p := s.t.plan; p != nil {
+		if s.in.PlanDigest != "" && string(p.Plan) != s.in.PlanDigest {
+			c = No
+			j.reason = "the transcript belongs to another plan"
+		}
+		if s.in.SetDigest != "" && string(p.Set) != s.in.SetDigest {
+			c = No
+			j.reason = "the transcript belongs to another set"
+		}
+	}
+	if n := len(j.spec.PinsDiffer); n != 1 {
+		c = No
+		j.reason = fmt.Sprintf("%d pins differ from the reference, want exactly one", n)
+	}
+	own, why := s.pinsOf(j.spec, 0)
+	c = worst(c, own)
+	if own != Yes && why != "" {
+		j.warn("%s", why)
+	}
+	if own == No && j.reason == "" {
+		j.reason = why
+	}
+	for _, g := range controls {
+		for _, spec := range g.specs {
+			p, why := s.pinsOf(spec, 0)
+			if p == Yes {
+				continue
+			}
+			j.warn("control %s", why)
+			if p == No && j.reason == "" {
+				j.reason = "control " + why
+			}
+			c = worst(c, p)
+		}
+	}
+	j.cols.P = c
+}
+
+// pinsOf says whether an arm's pins were read back as asked. A server that was started here
+// runs by its command line, so a pin it does not show is a warning; one that was only
+// attached may run with anything.
+func (s *scorer) pinsOf(spec *ArmSpec, run int) (Column, string) {
+	a := s.t.arm(run, spec.Name)
+	if a == nil {
+		return Unknown, spec.Name + ": no records, so no pins were read"
+	}
+	if len(a.pins) == 0 {
+		if spec.Attached {
+			return Unknown, spec.Name + ": pins of the attached server could not be read"
+		}
+		return Yes, ""
+	}
+	c, why := Yes, ""
+	for _, f := range a.pins {
+		for _, p := range f.Read {
+			switch {
+			case p.Agrees != nil && !*p.Agrees:
+				got := "nothing"
+				if p.Read != nil {
+					got = fmt.Sprintf("%q", *p.Read)
+				}
+				return No, fmt.Sprintf("%s: pin %s was asked as %q and %s says %s", spec.Name, p.Name, p.Asked, p.Source, got)
+			case p.Agrees == nil && spec.Attached:
+				c, why = Unknown, fmt.Sprintf("%s: pin %s of the attached server could not be read", spec.Name, p.Name)
+			}
+		}
+	}
+	return c, why
+}
+
+// alive says whether an arm's engine lived through it, with the sub of a death.
+func (a *armRun) alive() (c Column, sub, why string) {
+	if a == nil {
+		return Unknown, "", "no records"
+	}
+	if len(a.deaths) > 0 {
+		d := a.deaths[0].fact
+		for _, more := range a.deaths { // the line that names the kind of death counts before a bare end
+			if more.fact.Sub != "" && more.fact.Sub != "DIED" {
+				d = more.fact
+				break
+			}
+		}
+		if d.Sub == "" {
+			d.Sub = "DIED"
+		}
+		return No, d.Sub, d.Seen
+	}
+	known := false
+	first := map[string]probes.IdentityFact{}
+	for _, seen := range a.identity {
+		f := seen.fact
+		if !f.Alive {
+			return No, "DIED", fmt.Sprintf("the process did not answer %s pass %d", f.Phase, f.Pass)
+		}
+		have, ok := first[seen.incarnation]
+		if !ok {
+			first[seen.incarnation] = f
+			continue
+		}
+		if have.Process != f.Process || have.Start != f.Start {
+			return No, "RESTARTED", fmt.Sprintf("process %s started %s became %s started %s", have.Process, have.Start, f.Process, f.Start)
+		}
+		if have.Restarts != nil && f.Restarts != nil && *have.Restarts != *f.Restarts {
+			return No, "RESTARTED", fmt.Sprintf("the restart count went from %d to %d", *have.Restarts, *f.Restarts)
+		}
+		known = known || f.Process != "" || f.Start != ""
+	}
+	if !known {
+		return Unknown, "", "the engine's identity was not read before and after"
+	}
+	return Yes, "", ""
+}
+
+func (s *scorer) columnA(j *judgement) {
+	c, sub, why := j.arm.alive()
+	j.cols.A, j.cols.Death = c, sub
+	if c == No && j.reason == "" {
+		j.reason = why
+	}
+	if c == Unknown {
+		j.warn("alive not known: %s", why)
+	}
+}
+
+// complete says whether the harness did its part in an arm: up to the arm's end, or up to
+// its death.
+func (s *scorer) complete(spec *ArmSpec) (Column, string) {
+	a := s.t.arm(0, spec.Name)
+	if a == nil || !a.started {
+		return No, spec.Name + ": the arm has no records"
+	}
+	if len(a.harness) > 0 {
+		return No, spec.Name + ": " + a.harness[0]
+	}
+	if isC0(spec) {
+		for _, w := range a.allRows(s.in.Set) {
+			if hit := w.cachedAny(); hit > 0 {
+				return No, fmt.Sprintf("%s: a control without reuse took %d tokens of %s from a cache", spec.Name, hit, w.prompt.ID)
+			}
+		}
+	}
+	if s.in.Design.Imported {
+		return Yes, ""
+	}
+	dead := len(a.deaths) > 0
+	if len(a.badScrapes) > 0 && len(spec.Counters) > 0 && !dead {
+		return No, spec.Name + ": " + a.badScrapes[0]
+	}
+	for _, st := range a.steps {
+		if !st.Done && !dead {
+			return No, fmt.Sprintf("%s: step %s was not done: %s", spec.Name, st.Step, st.Seen)
+		}
+	}
+	if dead {
+		return Yes, ""
+	}
+	if c, _, _ := a.alive(); c == No {
+		return Yes, "" // what is missing is missing since the death
+	}
+	for pass := 1; pass <= max(1, spec.Passes); pass++ {
+		if have, want := len(a.passes[pass]), len(s.in.Set.Prompts); have != want {
+			return No, fmt.Sprintf("%s: pass %d has %d of %d records", spec.Name, pass, have, want)
+		}
+	}
+	for _, w := range a.allRows(s.in.Set) {
+		if !w.answered {
+			return No, fmt.Sprintf("%s: request %s was not answered and the engine lived: %s", spec.Name, w.prompt.ID, w.trouble())
+		}
+	}
+	if !a.ended {
+		return No, spec.Name + ": the arm did not come to its end"
+	}
+	return Yes, ""
+}
+
+// cachedAny is how many prompt tokens any cache gave, 0 when nothing says so.
+func (w *row) cachedAny() int {
+	n := 0
+	for _, v := range []*int{w.local, w.external, w.reply.Usage.Cached} {
+		if v != nil {
+			n = max(n, *v)
+		}
+	}
+	return n
+}
+
+func (w *row) trouble() string {
+	parts := []string{}
+	for _, p := range []string{w.reply.ErrorKind, w.reply.Error} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	if w.reply.Status != 0 {
+		parts = append(parts, fmt.Sprintf("status %d", w.reply.Status))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s *scorer) columnH(j *judgement, controls []control) {
+	c, why := s.complete(j.spec)
+	for _, g := range controls {
+		for _, spec := range g.specs {
+			h, w := s.complete(spec)
+			if h == No && s.t.dead[runChain{0, spec.Chain}] {
+				continue // a control that died is column K's
+			}
+			if h == No && c == Yes {
+				why = "control " + w
+			}
+			c = worst(c, h)
+		}
+	}
+	j.cols.H = c
+	if c == No && j.reason == "" {
+		j.reason = why
+	}
+}
+
+// columnK: each control configuration taken alone fails no more often than chance can
+// explain, lives, and the reference is not itself corrupt.
+func (s *scorer) columnK(j *judgement, controls []control) {
+	c := Unknown
+	no := func(format string, args ...any) {
+		if c != No {
+			j.cols.KReason = fmt.Sprintf(format, args...)
+		}
+		c = No
+	}
+	if ref := s.judged[j.spec.Reference]; ref != nil && !s.in.Design.Imported {
+		switch {
+		case ref.verdict.Exit() == ExitCorrupt:
+			no("reference corrupt: %s is %s", ref.spec.Name, ref.verdict.Word)
+			j.cols.ReferenceCorrupt = true
+		case ref.chainDied:
+			no("control %s died", ref.spec.Name)
+			j.cols.ControlDied = true
+		}
+	}
+	processes := 0
+	for _, g := range controls {
+		n, failed := 0, 0
+		for _, spec := range g.specs {
+			a := s.t.arm(0, spec.Name)
+			if a == nil {
+				if s.t.dead[runChain{0, spec.Chain}] {
+					no("control %s died before it ran", spec.Name)
+					j.cols.ControlDied = true
+				}
+				continue
+			}
+			if alive, sub, _ := a.alive(); alive == No {
+				no("control %s died (%s)", spec.Name, sub)
+				j.cols.ControlDied = true
+			}
+			if len(a.passes) > 0 && g.name == s.rootOf(j.spec.Reference) {
+				processes++
+			}
+			for _, w := range a.allRows(s.in.Set) {
+				if !w.answered {
+					continue
+				}
+				n++
+				if w.failed {
+					failed++
+				}
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		if c == Unknown {
+			c = Yes
+		}
+		if low := compare.Lower95(failed, n); low != nil && *low > s.in.Design.Rule.ControlMax {
+			no("control %s fails %d of %d request passes", g.name, failed, n)
+		} else if failed > 0 {
+			j.warn("control %s fails %d of %d request passes", g.name, failed, n)
+		}
+	}
+	if processes == 1 && c != Unknown {
+		j.warn("no control process beyond the reference: it was judged on its own rows")
+	}
+	if c == Unknown {
+		j.warn("no control row to judge by")
+	}
+	j.cols.K = c
+	if c == No && j.reason == "" {
+		j.reason = j.cols.KReason
+	}
+	s.leaveOneOut(j)
+}
+
+func (s *scorer) rootOf(name string) string {
+	if spec, ok := s.in.Design.ByName(name); ok && spec.FloorOf != "" {
+		return spec.FloorOf
+	}
+	return name
+}
+
+// leaveOneOut asks of each control process whether it lies outside the others.
+func (s *scorer) leaveOneOut(j *judgement) {
+	if len(j.readings) == 0 || len(j.readings[0].processes) < 3 {
+		return
+	}
+	r := j.readings[0]
+	stable := map[string]bool{}
+	for _, p := range r.stable {
+		stable[p.arm.prompt.ID] = true
+	}
+	for _, x := range r.processes {
+		var floor, out []float64
+		for i, a := range r.processes {
+			for _, b := range r.processes[i+1:] {
+				d, _ := s.apart(b, r.refPass, a, r.refPass, stable)
+				if a == x || b == x {
+					out = append(out, d...)
+				} else {
+					floor = append(floor, d...)
+				}
+			}
+		}
+		if e, err := compare.Exceedance(floor, out); err == nil && e.P <= s.in.Design.Rule.Alpha.Divergence {
+			j.warn("control process %s differs from the others (exceedance p %.3g): the floor is wider for it", x.spec.Name, e.P)
+		}
+	}
+}
+
+// columnF: McNemar, in the registered run or by the replicates.
+func (s *scorer) columnF(j *judgement) {
+	if len(j.readings) == 0 || j.readings[0].pMcNemarHolm == nil {
+		j.warn("no request could be paired with the reference")
+		return
+	}
+	alpha := s.in.Design.Rule.Alpha.Failures
+	r := j.readings[0]
+	j.cols.ArmOnly = r.c()
+	j.cols.F = columnOf(*r.pMcNemarHolm <= alpha)
+	if j.cols.F == No && r.c() >= 1 {
+		for _, again := range j.readings[1:] {
+			if again.pMcNemarHolm != nil && *again.pMcNemarHolm <= alpha {
+				j.cols.F = Yes
+				j.reason = "confirmed by the replicate"
+			}
+		}
+		if p, ok := union(j.readings); ok && len(j.readings) > 1 && p <= alpha/2 {
+			j.cols.F = Yes
+			j.reason = "confirmed by the union with the replicate"
+		}
+	}
+	inControls := map[string]bool{}
+	for _, g := range s.controlsOf(j) {
+		for _, spec := range g.specs {
+			for _, w := range s.t.arm(0, spec.Name).allRows(s.in.Set) {
+				for _, f := range w.fired {
+					inControls[f] = true
+				}
+			}
+		}
+	}
+	j.cols.ControlsSilent = true
+	for _, p := range r.armOnly {
+		for _, f := range p.arm.fired {
+			if inControls[f] {
+				j.cols.ControlsSilent = false
+			}
+		}
+	}
+}
+
+// union is McNemar over requests that fail in any of the runs, arm and control alike: a
+// request counts once however often it was asked, so that the same few requests failing
+// again add nothing.
+func union(rs []*reading) (float64, bool) {
+	type both struct{ arm, ref bool }
+	all := map[string]both{}
+	unstable := map[string]bool{}
+	extra := 0
+	for _, r := range rs {
+		extra = max(extra, r.extra)
+		for _, id := range r.unstable {
+			unstable[id] = true
+		}
+		for _, p := range r.stable {
+			x := all[p.arm.prompt.ID]
+			all[p.arm.prompt.ID] = both{x.arm || p.arm.failed, x.ref || p.ref.failed}
+		}
+	}
+	b, c := 0, extra
+	for id, x := range all {
+		switch {
+		case unstable[id]:
+		case x.arm && !x.ref:
+			c++
+		case x.ref && !x.arm:
+			b++
+		}
+	}
+	return compare.McNemar(b, c).OneSided, len(all) > 0
+}
+
+// columnB: the bit twin.
+func (s *scorer) columnB(j *judgement) {
+	if len(j.readings) == 0 {
+		return
+	}
+	if ok, why := s.bitStable(j.spec.Reference); !ok {
+		j.warn("bits not judged: %s", why)
+		return
+	}
+	shown := map[string]bool{}
+	comparable, equal, differ := s.bits(j, j.readings[0], shown)
+	j.comparable_, j.bitEqual, j.differ = comparable, equal, differ
+	if len(differ) > 0 {
+		for _, again := range j.readings[1:] {
+			if _, _, d := s.bits(j, again, shown); len(d) > 0 {
+				j.cols.B = No
+				return
+			}
+		}
+		j.cols.UnequalBit = true
+		return
+	}
+	if comparable >= s.in.Design.Rule.NMin {
+		j.cols.B = Yes
+	}
+}
+
+func (s *scorer) bits(j *judgement, r *reading, shown map[string]bool) (comparable, equal int, differ []string) {
+	for _, p := range r.stable {
+		if p.bit == nil || !p.sameStart && !s.splitShown(j, r, p) {
+			continue
+		}
+		comparable++
+		if *p.bit {
+			equal++
+		} else {
+			differ = append(differ, p.arm.prompt.ID)
+		}
+	}
+	return comparable, equal, differ
+}
+
+// bitStable says whether control passes of a configuration with equal splits are bitwise
+// equal to one another, so that a single unequal bit means something.
+func (s *scorer) bitStable(reference string) (bool, string) {
+	type pass struct {
+		a *armRun
+		n int
+	}
+	var all []pass
+	for _, a := range s.processesOf(reference, false) {
+		for n := 1; n <= max(1, a.spec.Passes); n++ {
+			if len(a.passes[n]) > 0 {
+				all = append(all, pass{a, n})
+			}
+		}
+	}
+	pairs := 0
+	for i, x := range all {
+		for _, y := range all[i+1:] {
+			for _, p := range s.pairs(y.a, y.n, x.a, x.n) {
+				if !p.sameStart || p.bit == nil {
+					continue
+				}
+				pairs++
+				if !*p.bit {
+					return false, fmt.Sprintf("control passes %s/%d and %s/%d differ in %s", x.a.spec.Name, x.n, y.a.spec.Name, y.n, p.arm.prompt.ID)
+				}
+			}
+		}
+	}
+	if pairs == 0 {
+		return false, "no two control passes with equal splits, token ids and logprobs"
+	}
+	return true, ""
+}
+
+// splitShown says whether another split of this prompt is known to change nothing: a
+// control with a smaller prefill budget, whose last computed chunk is no longer than that
+// of either arm, is bitwise equal to the control without reuse.
+func (s *scorer) splitShown(j *judgement, r *reading, p *pair) bool {
+	id := p.arm.prompt.ID
+	mine, ok := lastChunk(r.arm.spec, p.arm)
+	theirs, ok2 := lastChunk(r.ref.spec, p.ref)
+	if !ok || !ok2 {
+		return false
+	}
+	root := j.spec.Reference
+	for range len(s.in.Design.Arms) {
+		spec, ok := s.in.Design.ByName(root)
+		if !ok || spec.Reference == "" {
+			break
+		}
+		root = spec.Reference
+	}
+	for _, f := range s.floorsOf(root) {
+		if !f.Split {
+			continue
+		}
+		its, ok := f.LastChunk[id]
+		if ok && its <= min(mine, theirs) && s.splitEqual(f.Name, root) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastChunk of a row as geometry tells it, where the row did what geometry expects.
+func lastChunk(spec *ArmSpec, w *row) (int, bool) {
+	n, ok := spec.LastChunk[w.prompt.ID]
+	if !ok {
+		return 0, false
+	}
+	if got, measured := w.reuse(); measured && !isC0(spec) {
+		if want, have := spec.Expected[w.prompt.ID]; have && want != got {
+			return 0, false
+		}
+	}
+	return n, true
+}
+
+// splitEqual says whether a control with another prefill budget is bitwise equal to the one
+// without it, over every request.
+func (s *scorer) splitEqual(split, root string) bool {
+	a, b := s.t.arm(0, split), s.t.arm(0, root)
+	if a == nil || b == nil {
+		return false
+	}
+	n := 0
+	for pass := 1; pass <= max(1, a.spec.Passes); pass++ {
+		for _, p := range s.pairs(a, pass, b, pass) {
+			if p.bit == nil || !*p.bit {
+				return false
+			}
+			n++
+		}
+	}
+	return n > 0
+}
+
+// columnD: the first token's distribution moved beyond what control processes show, in the
+// registered run, against every control process, and again in the replicate's.
+func (s *scorer) columnD(j *judgement) {
+	if len(j.readings) == 0 {
+		return
+	}
+	r := j.readings[0]
+	alpha := s.in.Design.Rule.Alpha.Divergence
+	if r.pExceedance == nil {
+		switch {
+		case len(r.floorD0) == 0:
+			j.warn("logprobs not judged: %s", r.floorWhy)
+		case r.startsOK && r.equalN < s.need(len(r.stable)) && len(r.stable) > 0:
+			j.cols.UnequalSplit = true
+			j.warn("logprobs not judged: unequal split")
+		case !r.startsOK:
+			j.warn("logprobs not judged: the split of the prompt into cached and computed tokens is not known")
+		default:
+			j.warn("logprobs not judged: the replies hold no first-token logprobs")
+		}
+		return
+	}
+	again := func(ok func(*reading) bool) bool {
+		return slices.ContainsFunc(j.readings[1:], ok)
+	}
+	if *r.pExceedanceHolm > alpha {
+		j.cols.D = No
+	} else if r.everyControl && again(func(x *reading) bool {
+		return x.pExceedanceHolm != nil && *x.pExceedanceHolm <= alpha && x.everyControl
+	}) {
+		j.cols.D = Yes
+	} else {
+		j.cols.Pending = true
+		if !r.everyControl {
+			j.warn("the exceedance of first-token logprobs is not significant against every control process")
+		}
+	}
+	if r.pMarginHolm != nil && *r.pMarginHolm <= alpha {
+		if r.everyMargin && again(func(x *reading) bool {
+			return x.pMarginHolm != nil && *x.pMarginHolm <= alpha && x.everyMargin
+		}) {
+			j.cols.MarginsMoved = true
+		} else {
+			j.cols.Pending = true
+		}
+	}
+}
