@@ -122,8 +122,16 @@ func Draw(ctx context.Context, tok Tokenizer, s Spec) (*prompts.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c := set.Classes(); len(ps) >= k.N && c < k.Classes {
-		return nil, fmt.Errorf("kind %s: seed %d gives %d requests of only %d geometries, %d are needed: try another seed", s.Kind, s.Seed, len(ps), c, k.Classes)
+	if err := k.enough(len(ps), set.Classes()); err != nil {
+		return nil, fmt.Errorf("kind %s, seed %d: %w", s.Kind, s.Seed, err)
 	}
 	return set, nil
+}
+
+// enough refuses a full Set whose requests fall in too few classes.
+func (k Kind) enough(requests, classes int) error {
+	if requests >= k.N && classes < k.Classes {
+		return fmt.Errorf("%d requests of only %d geometries, %d are needed: try another seed", requests, classes, k.Classes)
+	}
+	return nil
 }

@@ -81,3 +81,16 @@ func (d *desk) question(ctx context.Context, kind byte, entity int) ([]int, erro
 	}
 	return out, nil
 }
+
+// room is the length of the longer of the two questions.
+func (d *desk) room(ctx context.Context) (int, error) {
+	if err := d.open(ctx); err != nil {
+		return 0, err
+	}
+	k, err := d.question(ctx, 'K', 0)
+	if err != nil {
+		return 0, err
+	}
+	t, err := d.question(ctx, 'T', 0)
+	return max(len(k), len(t)), err
+}

@@ -10,6 +10,10 @@ import (
 // opening is the least filler before the first needle of a page.
 const opening = 7
 
+// splice is the least that a branch puts where it leaves its prefix: a word, and the end of
+// its line.
+const splice = 3
+
 // errNoRoom says that a needle did not fit where it was wanted.
 var errNoRoom = errors.New("no room")
 
@@ -68,15 +72,11 @@ func (p *page) keepEnd(ctx context.Context, asked bool) error {
 	if !asked {
 		return nil
 	}
-	k, err := p.d.question(ctx, 'K', 0)
+	room, err := p.d.room(ctx)
 	if err != nil {
 		return err
 	}
-	t, err := p.d.question(ctx, 'T', 0)
-	if err != nil {
-		return err
-	}
-	p.to -= max(len(k), len(t))
+	p.to -= room
 	if p.to < p.from {
 		return fmt.Errorf("%d tokens are too few for a question", p.n)
 	}
@@ -87,7 +87,7 @@ func (p *page) keepEnd(ctx context.Context, asked bool) error {
 // must be written, and with every other branch that used tells of: used holds the ids seen
 // at position cut, and gets one more.
 func (p *page) branch(ctx context.Context, r *random, n, cut int, used map[int]bool) (*page, error) {
-	b := &page{d: p.d, r: r, n: n, ids: slices.Clone(p.ids[:cut]), from: cut + 1, to: n, free: map[byte][]int{}}
+	b := &page{d: p.d, r: r, n: n, ids: slices.Clone(p.ids[:cut]), from: cut + splice, to: n, free: map[byte][]int{}}
 	taken := map[string]bool{}
 	for _, x := range p.needles {
 		if x.end <= cut {

@@ -12,8 +12,8 @@ const groupSize = 4
 
 // sharedPrefix: groups of four. The first request of a group is a document of its own; the
 // others share its first P = k x R + d tokens and no more, k = 1 or 2 and d in R/4..R-1, so
-// that the attention group can reuse more than the recurrent one. Lengths are 3R + m, m in
-// 1..R-1. Asked are keys, and tags before and behind the boundary k x R, all in the shared
+// that the attention group can reuse more than the recurrent one. Lengths are 3R + m, m up to
+// R-1 and with room for a question behind P. Asked are keys, and tags before and behind the boundary k x R, all in the shared
 // prefix.
 func sharedPrefix(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	type kind int
@@ -39,9 +39,12 @@ func sharedPrefix(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 		}
 		at := k * d.unit
 		cut := at + d1
-		n := d.length(r, 3, 1)
+		room, err := d.room(ctx)
+		if err != nil {
+			return nil, err
+		}
+		n := d.length(r, 3, max(1, cut+splice+room-3*d.unit))
 		var p *page
-		var err error
 		if first {
 			p, err = d.sharedDocument(ctx, r, n, at, cut)
 			doc = p

@@ -156,7 +156,11 @@ const t1Tags = 7
 // seed asks for something before kR.
 func (s *story) seed(ctx context.Context) (prompts.Prompt, error) {
 	R := s.d.unit
-	n := s.local + s.r.within(s.seeded-s.local+8, R-1)
+	room, err := s.d.room(ctx)
+	if err != nil {
+		return prompts.Prompt{}, err
+	}
+	n := s.local + s.r.within(s.seeded-s.local+splice+room, R-1)
 	p, err := s.doc.branch(ctx, s.r, n, s.seeded, map[int]bool{})
 	if err != nil {
 		return prompts.Prompt{}, err
@@ -178,9 +182,13 @@ func (s *story) seed(ctx context.Context) (prompts.Prompt, error) {
 
 // follow continues the document and asks for what f says.
 func (s *story) follow(ctx context.Context, f follower) (prompts.Prompt, error) {
-	least := 8
+	least, err := s.d.room(ctx)
+	if err != nil {
+		return prompts.Prompt{}, err
+	}
+	least += splice
 	if f == tagTail {
-		least = 24
+		least += 16 // and for a fact
 	}
 	n := s.tail + s.r.within(least, s.d.unit-1)
 	p, err := s.doc.branch(ctx, s.r, n, s.shared, s.used)
