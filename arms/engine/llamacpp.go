@@ -51,6 +51,9 @@ type LlamaCpp struct{}
 // llamaSlotFile is what the file of slot i is called, inside Resources.Slots.
 func llamaSlotFile(i int) string { return fmt.Sprintf("slot-%d.bin", i) }
 
+// llamaPad is what the context of a slot is a multiple of (src/llama-context.cpp).
+const llamaPad = 256
+
 var llamaTypes = []string{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"}
 
 var llamaPins = map[string]pin{
@@ -65,7 +68,7 @@ var llamaPins = map[string]pin{
 	"slots":          {"8", atLeast(1)},                                        //
 	"ctx":            {"8192", atLeast(1)},                                     // of all slots together
 	"cache_prompt":   {on, oneOf(on, off)},                                     //
-	"cache_ram":      {"0", oneOf("0")},                                        // MiB of a host cache that erasing a slot does not empty
+	"cache_ram":      {"0", atLeast(0)},                                        // MiB of a host cache of prompts, which erasing a slot does not empty
 	"kv_unified":     {off, oneOf(on, off)},                                    //
 	"seed":           {"1", unsigned},                                          //
 	"slot_restore":   {off, oneOf(on, off)},                                    // whether the harness saves and restores slots; the server does not know
@@ -105,6 +108,15 @@ func (LlamaCpp) Spec(pins map[string]string, at arms.Address, res arms.Resources
 	batch, _ := strconv.Atoi(p["batch"])
 	if ubatch, _ := strconv.Atoi(p["ubatch"]); ubatch > batch {
 		return arms.Spec{}, fmt.Errorf("engine llamacpp: ubatch %d is larger than batch %d: the server would lower it in silence", ubatch, batch)
+	}
+	ctx, _ := strconv.Atoi(p["ctx"])
+	parts, _ := strconv.Atoi(p["slots"])
+	if p["kv_unified"] == on {
+		parts = 1
+	}
+	if ctx%(parts*llamaPad) != 0 {
+		return arms.Spec{}, fmt.Errorf("engine llamacpp: ctx %d is not a multiple of %d (%d tokens for each of %d slots): the server would raise it in silence; use ctx %d",
+			ctx, parts*llamaPad, llamaPad, parts, (ctx/(parts*llamaPad)+1)*parts*llamaPad)
 	}
 	if p["slot_restore"] == on && res.Slots == "" {
 		return arms.Spec{}, errors.New("engine llamacpp: slot_restore needs a folder for slot files")
@@ -293,7 +305,8 @@ func (LlamaCpp) ReadLog(log io.Reader, reads []probes.PinRead) error {
 	return sc.Err()
 }
 
-// Reset erases every slot. With cache_ram 0 nothing else in the process holds prompts.
+// Reset erases every slot. With cache_ram 0 nothing else in the process holds prompts; with
+// more, erased prompts come back from there.
 func (LlamaCpp) Reset(ctx context.Context, e probes.Endpoint) error {
 	var slots []struct {
 		ID int `json:"id"`

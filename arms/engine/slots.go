@@ -18,9 +18,9 @@ type Slots struct {
 }
 
 // Expect walks through the steps and returns one map, prompt id -> reuse, for each replay
-// and prime step in order. After a restore, what a slot holds came from outside the
-// process, so the first request that reuses it counts as external. Prompts that name no
-// slot go where the engine likes, and nothing is promised of them.
+// and prime step in order. What a restore put into a slot counts as external for as long
+// as the slot keeps it. Prompts that name no slot go where the engine likes, and nothing is
+// promised of them.
 func (g Slots) Expect(s *prompts.Set, steps []arms.Step) []map[string]scoring.Reuse {
 	type content struct {
 		tokens   []int
