@@ -108,8 +108,8 @@ func checkSignature(rep *Report, root string, receipt []byte, keys []Key) {
 
 // decode64 accepts both base64 alphabets, as the protocol asks.
 func decode64(s string) ([]byte, error) {
-	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
+	if b, err := base64.StdEncoding.Strict().DecodeString(s); err == nil {
 		return b, nil
 	}
-	return base64.URLEncoding.DecodeString(s)
+	return base64.URLEncoding.Strict().DecodeString(s)
 }
