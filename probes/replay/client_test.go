@@ -405,32 +405,40 @@ func TestClockZero(t *testing.T) {
 // BenchmarkSend puts Send beside plain net/http on a server that does nothing: the
 // difference is what hashing, keeping and decoding cost.
 func BenchmarkSend(b *testing.B) {
-	reply := []byte(fixture(b, "completion_logprobs.json"))
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "application/json")
-		w.Write(reply)
-	}))
-	defer s.Close()
-	body := []byte(frozen)
-	b.Run("send", func(b *testing.B) {
-		c := &Client{Endpoint: probes.Endpoint{URL: s.URL}, Timeout: time.Minute}
-		b.ReportAllocs()
-		for b.Loop() {
-			if r := c.Send(b.Context(), Request{Path: completions, Body: body, RequestID: "r"}); r.Error != "" {
-				b.Fatal(r.Error)
+	for _, c := range []struct {
+		name  string
+		reply []byte
+	}{
+		{"short", []byte(probetest.Completion("m", "a"))},
+		{"logprobs", fixture(b, "completion_logprobs.json")},
+		{"stream", fixture(b, "completion_stream.txt")},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "application/json")
+			w.Write(c.reply)
+		}))
+		body := []byte(frozen)
+		b.Run(c.name+"/send", func(b *testing.B) {
+			c := &Client{Endpoint: probes.Endpoint{URL: s.URL}, Timeout: time.Minute}
+			b.ReportAllocs()
+			for b.Loop() {
+				if r := c.Send(b.Context(), Request{Path: completions, Body: body, RequestID: "r"}); r.Error != "" {
+					b.Fatal(r.Error)
+				}
 			}
-		}
-	})
-	b.Run("net-http", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			resp, err := shared().Post(s.URL+completions, "application/json", bytes.NewReader(body))
-			if err != nil {
-				b.Fatal(err)
+		})
+		b.Run(c.name+"/net-http", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				resp, err := shared().Post(s.URL+completions, "application/json", bytes.NewReader(body))
+				if err != nil {
+					b.Fatal(err)
+				}
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
 			}
-			io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-		}
-	})
+		})
+		s.Close()
+	}
 }
