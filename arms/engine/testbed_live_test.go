@@ -178,7 +178,7 @@ func TestTestbedStates(t *testing.T) {
 	}
 	for _, r := range reads {
 		if r.Agrees == nil || !*r.Agrees {
-			t.Errorf("pin %s: asked %q, read %v", r.Name, r.Asked, r.Read)
+			t.Errorf("pin %s: asked %q, not read back as that", r.Name, r.Asked)
 		}
 	}
 }
