@@ -41,7 +41,7 @@ Exit codes: 0 the same, 1 different, 3 not comparable or unreadable.`,
 			}
 			fmt.Fprintln(stdout, rep.Transition)
 			for _, c := range rep.Changes {
-				fmt.Fprintf(stdout, "%-8s %s: %s → %s\n", c.Weight, c.Path, c.Old, c.New)
+				fmt.Fprintf(stdout, "%-8s %s: %v → %v\n", c.Weight, c.Path, c.Old, c.New)
 			}
 			return outcome(rep.Exit)
 		},

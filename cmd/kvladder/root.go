@@ -75,6 +75,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 		return ee.Code
 	}
+	var held interface{ ExitCode() int }
+	if errors.As(err, &held) {
+		return held.ExitCode()
+	}
 	if ctx.Err() != nil {
 		fmt.Fprintln(stderr, "error: interrupted; what was written is whole: continue with --resume")
 		return scoring.ExitInvalid

@@ -146,7 +146,7 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 		fmt.Fprintf(stderr, "chain %s climbed; nothing is sealed before the others are: kvladder run --resume --out %s %s\n", o.Only, path, o.Ladder)
 		return res, nil
 	}
-	rd, err := receipts.Seal(path, receipts.SealInput{Plan: r.plan, Set: r.set, Result: res, Tool: toolInfo(self)})
+	rd, err := receipts.Seal(path, *r.plan, res, receipts.Options{Tool: toolInfo(self)})
 	if err != nil {
 		return none, err
 	}

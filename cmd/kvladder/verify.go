@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -22,13 +23,13 @@ Exit codes: 0 holds, 1 does not hold, 3 cannot be read.`,
 		Example: `  kvladder verify runs/demo-healthy-0123456789ab`,
 		Args:    args(cobra.MinimumNArgs(1), "receipts or run folders"),
 		RunE: func(cmd *cobra.Command, a []string) error {
-			all := receipts.Report{OK: true, Problems: []receipts.FileProblem{}}
+			all := receipts.Report{OK: true, SignedBy: []string{}, Problems: []receipts.Problem{}, Warnings: []string{}}
 			for _, path := range a {
 				rep := receipts.Verify(path, checker())
 				if len(a) == 1 {
 					all = rep
 				} else {
-					all = all.Join(path, rep)
+					join(&all, path, rep)
 				}
 				if !asJSON {
 					showReport(stdout, path, rep)
@@ -46,6 +47,21 @@ Exit codes: 0 holds, 1 does not hold, 3 cannot be read.`,
 	return cmd
 }
 
+// join adds the report of one of several paths.
+func join(all *receipts.Report, path string, rep receipts.Report) {
+	all.OK = all.OK && rep.OK
+	all.Exit = max(all.Exit, rep.Exit)
+	if all.Order == "" || rep.Order < all.Order {
+		all.Order = rep.Order
+	}
+	for _, p := range rep.Problems {
+		all.Problems = append(all.Problems, receipts.Problem{Path: filepath.Join(path, p.Path), What: p.What})
+	}
+	for _, w := range rep.Warnings {
+		all.Warnings = append(all.Warnings, path+": "+w)
+	}
+}
+
 func showReport(w io.Writer, path string, rep receipts.Report) {
 	word := "holds"
 	if !rep.OK {
@@ -61,5 +77,8 @@ func showReport(w io.Writer, path string, rep receipts.Report) {
 			break
 		}
 		fmt.Fprintf(w, "  %s: %s\n", p.Path, p.What)
+	}
+	for _, s := range rep.Warnings {
+		fmt.Fprintf(w, "  warning: %s\n", s)
 	}
 }

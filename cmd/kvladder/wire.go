@@ -15,6 +15,7 @@ import (
 	"kvladder/probes/replay"
 	"kvladder/prompts"
 	"kvladder/receipts"
+	"kvladder/receipts/digest"
 	"kvladder/scoring"
 	"kvladder/scoring/detect"
 )
@@ -49,7 +50,6 @@ func verbs(stdout, stderr io.Writer) []*cobra.Command {
 		newFreezeCmd(stdout, stderr),
 		newGateCmd(stdout, stderr),
 		newHoldCmd(),
-		newImportCmd(stdout, stderr),
 		newInitCmd(stdout, stderr),
 		newPlanCmd(stdout, stderr),
 		newRunCmd(stdout, stderr),
@@ -99,12 +99,28 @@ func assess(p *arms.Plan, s *prompts.Set, recs []probes.Record) (scoring.Result,
 	return scoring.Assess(in, recs, detectors(p.Design.Rule)), nil
 }
 
+// decode reads the kept bytes of a reply again, in the dialect of its Set.
+func decode(dialect string, r *probes.Reply) (probes.Decoded, error) {
+	raw, err := r.Bytes()
+	if err != nil {
+		return probes.Decoded{}, err
+	}
+	return replay.Decode(dialect, r.Status, raw)
+}
+
 // checker is what verification recomputes with.
 func checker() receipts.Checker {
 	return receipts.Checker{
 		Assess: func(p arms.Plan, s *prompts.Set, recs []probes.Record) (scoring.Result, error) {
 			return assess(&p, s, recs)
 		},
-		Decode: func(dialect string, r *probes.Reply) (probes.Decoded, error) { return replay.DecodeReply(dialect, r) },
+		Decode: decode,
+		RequestID: func(plan digest.Digest, r *probes.Record) string {
+			id := r.Reply.Prompt
+			if r.Reply.Prime {
+				id += "/prime"
+			}
+			return replay.RequestID(string(plan), r.Arm, r.Run, r.Reply.Pass, id)
+		},
 	}
 }

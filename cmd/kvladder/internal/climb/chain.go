@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"kvladder/arms"
+	"kvladder/arms/launch"
 	"kvladder/probes"
 	"kvladder/receipts/digest"
 	"kvladder/scoring"
@@ -252,7 +253,7 @@ func (r *chainRun) launch(ctx context.Context) error {
 	}
 	at := arms.Address{Host: "127.0.0.1"}
 	if url == "" {
-		if at.Port, err = freePort(); err != nil {
+		if at.Port, err = launch.FreePort(); err != nil {
 			return r.harness("asking the system for a port", err)
 		}
 	}
@@ -273,6 +274,15 @@ func (r *chainRun) launch(ctx context.Context) error {
 		rec.Kind = probes.KindFact
 		rec.Fact = &probes.Fact{Name: probes.FactPins, Source: "engine", Error: err.Error()}
 		return r.c.append(rec)
+	}
+	if lr, ok := r.c.Engine.(arms.LogReader); ok {
+		if lf, err := os.Open(r.c.Folder.at(r.logName)); err == nil {
+			err = lr.ReadLog(lf, pins)
+			lf.Close()
+			if err != nil {
+				r.c.say("chain %s: reading pins from the log: %v", r.attempt, err)
+			}
+		}
 	}
 	return r.fact(probes.FactPins, "engine", probes.PinsFact{Read: pins})
 }

@@ -7,7 +7,6 @@ import (
 
 	"kvladder/arms"
 	"kvladder/probes"
-	"kvladder/probes/identity"
 	"kvladder/probes/metrics"
 	"kvladder/probes/replay"
 	"kvladder/prompts"
@@ -45,12 +44,12 @@ func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
 // ask sends one request and appends its Reply before anything else goes out.
 func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts.Prompt, prime bool, last []probes.Value) ([]probes.Value, error) {
 	plan := r.c.Plan
-	body, kind := p.Body, "ask"
+	body, id := p.Body, p.ID
 	if prime {
-		body, kind = p.Prime.Body, "prime"
+		body, id = p.Prime.Body, p.ID+"/prime"
 	}
 	cl := replay.Client{HTTP: r.http, Endpoint: r.proc.Endpoint, Dialect: r.c.Set.Dialect, Timeout: time.Duration(plan.Replay.TimeoutSecs) * time.Second, Zero: r.c.zero}
-	req := replay.Request{Path: r.c.Set.Path, Body: []byte(body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, p.ID+"/"+kind)}
+	req := replay.Request{Path: r.c.Set.Path, Body: []byte(body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, id)}
 	if plan.Replay.Ranks > 0 {
 		rank := i % plan.Replay.Ranks
 		req.Rank = &rank
@@ -105,7 +104,7 @@ func (r *chainRun) trouble(ctx context.Context, reply *probes.Reply) error {
 // identity reads who answers. A process that is not the one launched ends the chain.
 func (r *chainRun) identity(ctx context.Context, phase string, pass int) error {
 	p := r.proc.Process
-	f := identity.Read(ctx, r.http, r.proc.Endpoint)
+	f := probes.IdentityFact{}
 	f.Phase, f.Pass, f.Process, f.Start, f.Restarts, f.Alive = phase, pass, p.ID(), p.Start(), p.Restarts(), true
 	select {
 	case <-p.Done():
@@ -132,11 +131,13 @@ func (r *chainRun) sample(ctx context.Context, phase string, pass int) ([]probes
 		return nil, nil
 	}
 	s := probes.Sample{Phase: phase, Pass: pass, Source: "/metrics"}
-	snap, err := metrics.Scrape(ctx, r.http, r.proc.Endpoint)
+	snap, err := metrics.Scrape(ctx, r.http, r.metricsURL())
+	if err == nil {
+		s.Digest, s.Raw = snap.Digest, string(snap.Raw)
+		s.Values, err = metrics.Select(snap, roles)
+	}
 	if err != nil {
 		s.Error = err.Error()
-	} else {
-		s.Digest, s.Raw, s.Values = snap.Digest, string(snap.Raw), metrics.Select(snap, roles)
 	}
 	rec := r.at()
 	rec.Kind, rec.Sample = probes.KindSample, &s
@@ -153,16 +154,18 @@ func (r *chainRun) sample(ctx context.Context, phase string, pass int) ([]probes
 }
 
 func (r *chainRun) scrape(ctx context.Context) ([]probes.Value, error) {
-	snap, err := metrics.Scrape(ctx, r.http, r.proc.Endpoint)
+	snap, err := metrics.Scrape(ctx, r.http, r.metricsURL())
 	if err != nil {
 		return nil, err
 	}
-	v := metrics.Select(snap, r.c.Engine.Counters())
+	v, err := metrics.Select(snap, r.c.Engine.Counters())
 	if v == nil {
 		v = []probes.Value{}
 	}
-	return v, nil
+	return v, err
 }
+
+func (r *chainRun) metricsURL() string { return r.proc.Endpoint.URL + "/metrics" }
 
 // drain waits until what the engine has stored stands still for five readings in a row. With
 // no counter of stored things, the store's folder is watched instead.
