@@ -42,7 +42,8 @@ import (
 //   - Slot files have no checksum: 64 flipped bytes in the middle of one are accepted. They
 //     do damage only where they hit tokens that the prompt reuses. The middle of the file
 //     is where K ends and V begins, so it holds the last tokens, those generated, and
-//     flipping there changed nothing for f16. A quarter into the file it shows.
+//     flipping there changed nothing for f16. In the middle of a layer's K it shows; in the
+//     few bytes of header before each layer it is status 400 on restoring.
 //   - The context of a slot is raised to a multiple of 256 tokens, with a warning that says
 //     "rounding down".
 //   - Restoring a file that does not exist is status 400, "Unable to restore slot".
