@@ -521,3 +521,19 @@ func BenchmarkAppend(b *testing.B) {
 	}
 	w.Close()
 }
+
+func BenchmarkReader(b *testing.B) {
+	raw := reply(bytes.Repeat([]byte(`{"text":"abc"}`+"\n"), 100))
+	var rs []Record
+	for range 200 {
+		rs = append(rs, raw)
+	}
+	all := read(b, write(b, rs...))
+	b.SetBytes(int64(len(all)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := readAll(all); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
