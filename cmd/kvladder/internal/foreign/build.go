@@ -463,7 +463,10 @@ func (im *Import) record(sources []Source, qs []*question, o Options) error {
 			reply := &probes.Reply{Prompt: ids[questionKey{r.requestID, r.pass}], Pass: 1, RequestID: r.requestID, Path: s.File.Name,
 				Status: 200, Decoded: r.decoded, Counters: r.counters}
 			if r.failure != "" {
-				reply.Status, reply.Error, reply.ErrorKind = 0, r.failure, "transport"
+				reply.Status, reply.Error, reply.ErrorKind = r.status, r.failure, "transport"
+				if r.status != 0 {
+					reply.ErrorKind = "http"
+				}
 			}
 			reply.SetRaw(r.raw)
 			add(probes.Record{Kind: probes.KindReply, Reply: reply})

@@ -22,7 +22,8 @@
 //	response_tokens, tokens, output_tokens            its tokens, as texts
 //	response_token_ids, output_token_ids, token_ids   and as ids, where they were kept
 //	chosen_token_logprobs, token_logprobs             one log probability a token
-//	finish_reason, usage, prompt_tokens, error        as the server said
+//	finish_reason, usage, prompt_tokens               as the server said
+//	error, http_status                                where the request got no reply
 //	expected                              right answers by name: A1, A2 one value, A3 a list
 //	                                      of integers, A4 diagnostic and never a failure
 //	metric_delta                          counters over this request; where a member

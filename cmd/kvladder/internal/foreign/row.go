@@ -27,6 +27,7 @@ type row struct {
 
 	decoded probes.Decoded
 	failure string   // what the row says went wrong with the request
+	status  int      // HTTP status that a failed row states; 0 = none
 	notes   []string // what of the row could not be used, and why
 }
 
@@ -102,6 +103,9 @@ func readRow(n node) (*row, error) {
 		r.failure = o.word("error")
 		if r.failure == "" && !v.is('f') {
 			r.failure = string(v.raw)
+		}
+		if n := o.count("http_status", "status_code", "status"); n != nil && r.failure != "" {
+			r.status = *n
 		}
 	}
 	d := &r.decoded
