@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -412,8 +411,10 @@ func (r *Reader) next() (Record, error) {
 	if got := d.add(body[:cut]); got.Hex() != self {
 		return changed("its digest is %s, the line says %.12s", got.Short(), self)
 	}
+	whole := d.add(b[cut:])
+	b[cut] = '}' // what was hashed, as the object that it is
 	var rec Record
-	dec := json.NewDecoder(io.MultiReader(bytes.NewReader(body[:cut]), strings.NewReader("}")))
+	dec := json.NewDecoder(bytes.NewReader(b[:cut+1]))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&rec); err != nil {
 		return Record{}, fmt.Errorf("%s:%d: %w", r.name, r.line, err)
@@ -434,7 +435,7 @@ func (r *Reader) next() (Record, error) {
 		return Record{}, fmt.Errorf("%s:%d: %w", r.name, r.line, err)
 	}
 	r.seq = rec.Seq
-	r.tail = d.add(b[cut:])
+	r.tail = whole
 	r.off += int64(len(b))
 	return rec, nil
 }
