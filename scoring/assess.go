@@ -201,7 +201,7 @@ func (s *scorer) families() {
 		var rs []*reading
 		for i := range s.in.Design.Arms {
 			j := s.judged[s.in.Design.Arms[i].Name]
-			if j == nil || j.chainDied || n >= len(j.readings) {
+			if j == nil || j.chainDied || n >= len(j.readings) || n > 0 && !s.waits(j.readings[0]) {
 				continue
 			}
 			rs = append(rs, j.readings[n])
@@ -231,6 +231,16 @@ func (s *scorer) families() {
 			}
 		}
 	}
+}
+
+// waits says whether the registered run leaves something for a replicate to confirm. The
+// other arms of a replicated chain were climbed along with it and ask nothing, so they do
+// not thin the replicate's family.
+func (s *scorer) waits(r *reading) bool {
+	rule := s.in.Design.Rule
+	small := func(p *float64, alpha float64) bool { return p != nil && *p <= alpha }
+	return r.c() >= 1 && !small(r.pMcNemarHolm, rule.Alpha.Failures) ||
+		small(r.pExceedanceHolm, rule.Alpha.Divergence) || small(r.pMarginHolm, rule.Alpha.Divergence)
 }
 
 func orOne(p *float64) float64 {
