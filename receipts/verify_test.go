@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,21 +91,31 @@ func TestTamper(t *testing.T) {
 				t.Fatalf("%s, %s: %+v", name, what, rep)
 			}
 		}
-		for i := range whole {
-			b := bytes.Clone(whole)
-			b[i] ^= 1 << (i % 8)
-			// Reading a sound receipt is most of the work: where the change is elsewhere, do it for some.
-			if owner == ReceiptFile || i%23 == 0 {
-				check(b, fmt.Sprintf("byte %d changed", i))
-				continue
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, was := range whole {
+			at := func(b byte) {
+				if _, err := f.WriteAt([]byte{b}, int64(i)); err != nil {
+					t.Fatal(err)
+				}
 			}
-			put(b)
+			at(was ^ 1<<(i%8))
+			// Reading a sound receipt is most of the work: where the change is elsewhere, do it for some.
 			var rep Report
-			checkEvidence(&rep, dir, r)
-			if !blames(rep, owner) {
+			if owner == ReceiptFile || i%97 == 0 {
+				rep = Verify(dir, testChecker)
+			} else {
+				checkEvidence(&rep, dir, r)
+				rep = rep.close()
+			}
+			if rep.OK || rep.Exit != 1 || !blames(rep, owner) {
 				t.Fatalf("%s, byte %d changed: %+v", name, i, rep)
 			}
+			at(was)
 		}
+		f.Close()
 		check(append(bytes.Clone(whole), '\n'), "a byte more")
 		if len(whole) > 0 {
 			check(whole[:len(whole)-1], "a byte less")
@@ -421,7 +430,7 @@ func TestSignature(t *testing.T) {
 	b := must(os.ReadFile(path))
 	c.Keys = c.Keys[:1]
 	hint := bytes.Index(b, []byte(`"keyid":"`))
-	for i := 0; i < len(b); i += 3 {
+	for i := 0; i < len(b); i += 31 {
 		if i >= hint && i < hint+len(`"keyid":"`)+16 {
 			continue
 		}
