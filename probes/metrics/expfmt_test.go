@@ -1,5 +1,3 @@
-//go:build expfmt
-
 package metrics
 
 import (

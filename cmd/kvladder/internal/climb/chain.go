@@ -14,6 +14,9 @@ import (
 	"kvladder/arms"
 	"kvladder/arms/launch"
 	"kvladder/probes"
+	"kvladder/probes/identity"
+	"kvladder/probes/replay"
+	"kvladder/receipts"
 	"kvladder/receipts/digest"
 	"kvladder/scoring"
 )
@@ -147,6 +150,9 @@ func (r *chainRun) steps(ctx context.Context) error {
 			if err := r.fact(probes.FactArmStart, "", nil); err != nil {
 				return err
 			}
+			if err := r.c.enter(receipts.LedgerArmStart, r.entry()); err != nil {
+				return err
+			}
 		}
 		if err := r.step(ctx, i, st); err != nil {
 			return err
@@ -168,8 +174,17 @@ func (r *chainRun) endArm() error {
 	if err := r.fact(probes.FactArmEnd, "", probes.ArmEndFact{Sent: r.sent}); err != nil {
 		return err
 	}
+	if err := r.c.w.Sync(); err != nil {
+		return err
+	}
+	e := r.entry()
 	r.arm = nil
-	return r.c.w.Sync()
+	return r.c.enter(receipts.LedgerArmEnd, e)
+}
+
+// entry is what the ledger says of the arm that runs now.
+func (r *chainRun) entry() receipts.LedgerObject {
+	return receipts.LedgerObject{Chain: r.job.chain.Name, Arm: r.arm.Name, Attempt: r.attempt, Run: r.job.run}
 }
 
 func (r *chainRun) storeFact(when string) error {
@@ -268,6 +283,9 @@ func (r *chainRun) launch(ctx context.Context) error {
 	if err := r.fact(probes.FactIncarnation, "launcher "+launcher.Name(), id); err != nil {
 		return err
 	}
+	if err := r.serves(ctx); err != nil {
+		return err
+	}
 	pins, err := r.c.Engine.ReadPins(ctx, run.Endpoint, r.arm.Pins)
 	if err != nil {
 		rec := r.at()
@@ -285,6 +303,21 @@ func (r *chainRun) launch(ctx context.Context) error {
 		}
 	}
 	return r.fact(probes.FactPins, "engine", probes.PinsFact{Read: pins})
+}
+
+// serves refuses a server that is not the one that the Set was frozen for: it would answer
+// something, and every number after that would be about another model.
+func (r *chainRun) serves(ctx context.Context) error {
+	s, e := identity.Read(ctx, r.http, r.proc.Endpoint), r.proc.Endpoint
+	switch {
+	case e.Model == "" || r.c.Set.Dialect != replay.VLLM:
+		return nil
+	case len(s.Models) == 0:
+		return fmt.Errorf("arm %s: the server at %s lists no models, so it is no OpenAI-compatible server: %s; check the URL", r.arm.Name, e.URL, s.Error())
+	case !s.Serves(e.Model):
+		return fmt.Errorf("arm %s: the server at %s serves %s, set %s was frozen for %s; serve that model or freeze another set", r.arm.Name, e.URL, strings.Join(s.Models, ", "), r.c.Set.Name, e.Model)
+	}
+	return nil
 }
 
 // stop ends the process and writes down how it ended. arm is nil on the way out.

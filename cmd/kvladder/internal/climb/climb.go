@@ -47,8 +47,7 @@ type Climb struct {
 	digest string
 	w      *probes.Writer
 	zero   time.Time
-	faults sync.Mutex
-	failed []error
+	ledger sync.Mutex
 }
 
 // Run climbs and returns the scored ladder. The error is non-nil when the run could not be
@@ -60,6 +59,9 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 	}
 	c.digest = string(d)
 	c.zero = time.Now()
+	if err := c.register(); err != nil {
+		return scoring.Result{}, err
+	}
 	done, tries, err := c.begin()
 	if err != nil {
 		return scoring.Result{}, err

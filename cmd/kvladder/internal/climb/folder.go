@@ -96,6 +96,9 @@ func (f *Folder) at(name string) string { return filepath.Join(f.Path, name) }
 // Transcript is the path of the transcript.
 func (f *Folder) Transcript() string { return f.at("transcript.jsonl") }
 
+// Ledger is the path of the ledger.
+func (f *Folder) Ledger() string { return f.at("ledger.jsonl") }
+
 // Close gives the lock back.
 func (f *Folder) Close() error {
 	if f.lock == nil {

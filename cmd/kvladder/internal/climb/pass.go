@@ -7,6 +7,7 @@ import (
 
 	"kvladder/arms"
 	"kvladder/probes"
+	"kvladder/probes/identity"
 	"kvladder/probes/metrics"
 	"kvladder/probes/replay"
 	"kvladder/prompts"
@@ -104,8 +105,8 @@ func (r *chainRun) trouble(ctx context.Context, reply *probes.Reply) error {
 // identity reads who answers. A process that is not the one launched ends the chain.
 func (r *chainRun) identity(ctx context.Context, phase string, pass int) error {
 	p := r.proc.Process
-	f := probes.IdentityFact{}
-	f.Phase, f.Pass, f.Process, f.Start, f.Restarts, f.Alive = phase, pass, p.ID(), p.Start(), p.Restarts(), true
+	f := identity.Read(ctx, r.http, r.proc.Endpoint).Fact(phase, pass)
+	f.Process, f.Start, f.Restarts, f.Alive = p.ID(), p.Start(), p.Restarts(), true
 	select {
 	case <-p.Done():
 		f.Alive = false
