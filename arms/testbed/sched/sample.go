@@ -78,18 +78,20 @@ func draw(logits []float32, temperature, u float64) int {
 // top returns the k most likely tokens, the lower id first among equals. NaN
 // sorts last, so that with nothing but NaN the lowest ids come out.
 func top(logprobs []float64, k int) []Alternative {
-	all := make([]Alternative, len(logprobs))
-	for i, lp := range logprobs {
-		all[i] = Alternative{i, lp}
-	}
-	slices.SortStableFunc(all, func(a, b Alternative) int {
-		switch {
-		case a.Logprob > b.Logprob, math.IsNaN(b.Logprob) && !math.IsNaN(a.Logprob):
-			return -1
-		case a.Logprob < b.Logprob, math.IsNaN(a.Logprob) && !math.IsNaN(b.Logprob):
-			return 1
+	best := make([]Alternative, 0, min(k, len(logprobs)))
+	for id, lp := range logprobs {
+		at := len(best)
+		for at > 0 && (lp > best[at-1].Logprob || math.IsNaN(best[at-1].Logprob) && !math.IsNaN(lp)) {
+			at--
 		}
-		return 0
-	})
-	return slices.Clone(all[:min(k, len(all))])
+		if at == cap(best) {
+			continue
+		}
+		if len(best) < cap(best) {
+			best = append(best, Alternative{})
+		}
+		copy(best[at+1:], best[at:])
+		best[at] = Alternative{id, lp}
+	}
+	return best
 }
