@@ -89,10 +89,11 @@ func AllGone(t testing.TB, pids []int) {
 	}
 }
 
-// TestLauncher tries a launcher that starts processes on this machine. Its grace period
-// should be short: some children do not end when asked.
-func TestLauncher(t *testing.T, l arms.Launcher) {
-	launch := func(t *testing.T, spec arms.Spec) (arms.Process, *Log) {
+// TestLauncher tries a launcher that starts processes on this machine. It comes twice: l
+// with a grace period that a child which ends when asked never exceeds, however busy the
+// machine, and hasty with a short one, for the children that do not.
+func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
+	launchWith := func(t *testing.T, l arms.Launcher, spec arms.Spec) (arms.Process, *Log) {
 		t.Helper()
 		log := new(Log)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -103,6 +104,10 @@ func TestLauncher(t *testing.T, l arms.Launcher) {
 		}
 		t.Cleanup(func() { p.Stop(context.Background()) })
 		return p, log
+	}
+	launch := func(t *testing.T, spec arms.Spec) (arms.Process, *Log) {
+		t.Helper()
+		return launchWith(t, l, spec)
 	}
 	child := func(what ...string) arms.Spec { return arms.Spec{Argv: Child(what...)} }
 	wait := func(t *testing.T, p arms.Process) {
@@ -206,7 +211,7 @@ func TestLauncher(t *testing.T, l arms.Launcher) {
 		}
 	})
 	t.Run("ignores SIGTERM", func(t *testing.T) {
-		p, log := launch(t, child("stubborn"))
+		p, log := launchWith(t, hasty, child("stubborn"))
 		pids := log.WaitPids(t, 1)
 		stop(t, p)
 		AllGone(t, pids)
@@ -216,19 +221,23 @@ func TestLauncher(t *testing.T, l arms.Launcher) {
 		pids := log.WaitPids(t, 1)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
+		begun := time.Now()
 		if err := p.Stop(ctx); err != nil {
 			t.Error(err)
+		}
+		if took := time.Since(begun); took > 20*time.Second {
+			t.Errorf("the grace period was waited for: %v", took)
 		}
 		AllGone(t, pids)
 	})
 	t.Run("whole family", func(t *testing.T) {
-		p, log := launch(t, child("family"))
+		p, log := launchWith(t, hasty, child("family"))
 		pids := log.WaitPids(t, 3)
 		stop(t, p)
 		AllGone(t, pids)
 	})
 	t.Run("process that forked twice and left the group", func(t *testing.T) {
-		p, log := launch(t, child("daemon"))
+		p, log := launchWith(t, hasty, child("daemon"))
 		pids := log.WaitPids(t, 2)
 		stop(t, p)
 		AllGone(t, pids)

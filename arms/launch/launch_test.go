@@ -47,7 +47,7 @@ func launches(args []string) int {
 }
 
 func TestLocal(t *testing.T) {
-	armtest.TestLauncher(t, launch.Local{Grace: 300 * time.Millisecond})
+	armtest.TestLauncher(t, launch.Local{Grace: time.Minute}, launch.Local{Grace: 300 * time.Millisecond})
 }
 
 // TestNoOrphans ends the launching program in each way that a program can end, and asks
