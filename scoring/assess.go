@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"kvladder/probes"
+	"kvladder/prompts"
 	"kvladder/scoring/compare"
 )
 
@@ -31,19 +32,21 @@ type judgement struct {
 	done      bool
 	warnings  []string
 
-	exercised   map[string]bool // stable and unstable target requests that took the path
-	exerciseOK  bool            // whether that is known per request
-	path        string
-	reason      string
-	invariants  []Invariant
-	differ      []string // comparable requests with an unequal bit in run 0
-	comparable_ int
-	bitEqual    int
-	classes     int
-	upper       *float64
-	upperClass  *float64
-	exercisedN  *int
-	trusted     *bool
+	exercised    map[string]bool // stable and unstable target requests that took the path
+	exerciseOK   bool            // whether that is known per request
+	path         string
+	reason       string
+	invariants   []Invariant
+	differ       []string // comparable requests with an unequal bit in run 0
+	comparedBits int
+	bitEqual     int
+	classes      int
+	upper        *float64
+	upperClass   *float64
+	exercisedN   *int
+	trusted      *bool
+	stored       *float64 // chunks the arm wrote
+	storedFrom   string
 }
 
 func (j *judgement) warn(format string, args ...any) {
@@ -57,6 +60,9 @@ func (j *judgement) warn(format string, args ...any) {
 // over which path, and what that lets one say. It is a pure function: the same input gives
 // the same Result, whoever runs it.
 func Assess(in Input, recs []probes.Record, detectors []Detector) Result {
+	if in.Set == nil {
+		in.Set = &prompts.Set{}
+	}
 	s := &scorer{in: in, pairCache: map[pairKey][]*pair{}, judged: map[string]*judgement{}}
 	for _, d := range detectors {
 		r, e := d.Specimen()
@@ -164,6 +170,13 @@ func (s *scorer) read() {
 			arm := s.t.arm(run, j.spec.Name)
 			if arm == nil || len(arm.passes[judgedPass(j.spec)]) == 0 {
 				continue
+			}
+			if p, why := s.pinsOf(j.spec, run); p == No {
+				j.warn("the climb of run %d is no replicate: %s", run, why)
+				continue
+			}
+			if c, sub, why := arm.alive(); c == No {
+				j.warn("the engine did not live through the climb of run %d (%s): %s", run, sub, why)
 			}
 			control, pass := s.freshControl(j, run)
 			j.readings = append(j.readings, s.newReading(j, arm, control, pass))

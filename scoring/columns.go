@@ -187,11 +187,11 @@ func (s *scorer) columnA(j *judgement) {
 // its death.
 func (s *scorer) complete(spec *ArmSpec) (Column, string) {
 	a := s.t.arm(0, spec.Name)
+	if a != nil && len(a.harness) > 0 {
+		return No, spec.Name + ": " + a.harness[0]
+	}
 	if a == nil || !a.started {
 		return No, spec.Name + ": the arm has no records"
-	}
-	if len(a.harness) > 0 {
-		return No, spec.Name + ": " + a.harness[0]
 	}
 	if isC0(spec) {
 		for _, w := range a.allRows(s.in.Set) {
@@ -471,7 +471,7 @@ func (s *scorer) columnB(j *judgement) {
 	}
 	shown := map[string]bool{}
 	comparable, equal, differ := s.bits(j, j.readings[0], shown)
-	j.comparable_, j.bitEqual, j.differ = comparable, equal, differ
+	j.comparedBits, j.bitEqual, j.differ = comparable, equal, differ
 	if len(differ) > 0 {
 		for _, again := range j.readings[1:] {
 			if _, _, d := s.bits(j, again, shown); len(d) > 0 {

@@ -3,6 +3,7 @@ package scoring
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"kvladder/probes"
 	"kvladder/prompts"
@@ -31,7 +32,7 @@ func (s *scorer) countersTrusted(a *armRun, pass int) *bool {
 		}
 		queries, tokens = *q, *t
 	}
-	if queries == 0 || tokens == 0 { // the cache is off, or nothing was sent
+	if tokens == 0 || isC0(a.spec) { // nothing was sent, or the cache is off
 		return nil
 	}
 	return ptr(math.Abs(queries/tokens-1) <= 0.05)
@@ -184,7 +185,7 @@ func empty(f *probes.StoreFact) *bool {
 // the arm's total is larger than what the requests account for, the length of the prompt
 // tells: one that fills a chunk had one to store.
 func (s *scorer) storedIn(j *judgement, w *row) *bool {
-	total, from := s.storedTotal(j.arm, judgedPass(j.spec))
+	total, from := j.stored, j.storedFrom
 	if total == nil {
 		return nil
 	}
@@ -195,7 +196,10 @@ func (s *scorer) storedIn(j *judgement, w *row) *bool {
 		return ptr(*w.stored > 0)
 	}
 	chunk := s.in.Set.Geometry.StoreChunk
-	if chunk <= 0 || w.tokens == nil {
+	if chunk <= 0 {
+		chunk = s.in.Set.Geometry.Boundary()
+	}
+	if w.tokens == nil {
 		return nil
 	}
 	j.warn("stored chunks per request from the prompt's length: the counters know the arm only")
@@ -218,10 +222,11 @@ func (s *scorer) columnX(j *judgement) {
 	if j.trusted != nil && !*j.trusted {
 		j.warn("local cache queries do not match the prompt tokens: local hits are not trusted")
 	}
+	j.stored, j.storedFrom = s.storedTotal(j.arm, pass)
 	rows := j.arm.rows(s.in.Set, pass)
 	j.exerciseOK = len(rows) > 0
 	labels := map[string]bool{}
-	mustN, mustHit, unknown, must1 := 0, 0, 0, false
+	targets, mustN, mustHit, unknown := 0, 0, 0, 0
 	for _, w := range rows {
 		if w.weaker != "" {
 			j.warn("split from %s", w.weaker)
@@ -229,6 +234,7 @@ func (s *scorer) columnX(j *judgement) {
 		if !w.target() {
 			continue
 		}
+		targets++
 		if must(j.spec, w.prompt.ID) {
 			mustN++
 			if h := s.hit(j, w); h != nil && *h {
@@ -244,19 +250,19 @@ func (s *scorer) columnX(j *judgement) {
 			labels[w.class()] = true
 		}
 	}
-	must1 = mustN > 0
+	mayHit := mustN > 0
 	if unknown > 0 {
 		j.exerciseOK = false
 	}
 	expected := len(j.spec.Expected) > 0
 	if j.spec.Exercise == "COLD" {
 		if s.shortForStore(rows) {
-			expected, must1 = true, false
+			expected, mayHit = true, false
 		} else {
-			must1 = true
+			mayHit = true
 		}
 	}
-	if expected && !must1 && len(j.exercised) == 0 {
+	if expected && !mayHit && len(j.exercised) == 0 {
 		no(No, CannotHit, "geometry expects no reuse in any request")
 		return
 	}
@@ -271,10 +277,11 @@ func (s *scorer) columnX(j *judgement) {
 			no(No, Unproven, "the store was not empty at the start")
 			return
 		}
-		if total, _ := s.storedTotal(j.arm, pass); total == nil {
+		switch {
+		case j.stored == nil:
 			no(Unknown, Unproven, "nothing says whether chunks were stored")
 			return
-		} else if *total <= 0 {
+		case *j.stored <= 0:
 			no(No, ReuseLost, "nothing was stored")
 			return
 		}
@@ -288,6 +295,11 @@ func (s *scorer) columnX(j *judgement) {
 			no(Unknown, Unproven, "nothing says what the store held at the start")
 			return
 		}
+	}
+	few := 1 // COLD and REPLAY ask whether it happened; how much of it there was is for the power column
+	switch j.spec.Exercise {
+	case "C1", "WARM", "RST", "PART":
+		few = s.need(targets)
 	}
 	switch {
 	case len(j.exercised) == 0 && unknown > 0:
@@ -304,6 +316,12 @@ func (s *scorer) columnX(j *judgement) {
 		return
 	case mustN > 0 && float64(mustHit) < s.in.Design.Rule.HitShare*float64(mustN):
 		no(No, ReuseLost, "%d of the %d requests that must hit did", mustHit, mustN)
+		return
+	case len(j.exercised) < few && mustN >= few:
+		no(No, ReuseLost, "%d requests took the path, at least %d had to and could", len(j.exercised), few)
+		return
+	case len(j.exercised) < few:
+		no(No, Trivial, "only %d requests took the path, at least %d had to", len(j.exercised), few)
 		return
 	}
 	if j.spec.Exercise == "WARM" {
@@ -479,6 +497,9 @@ func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
 	if chunk <= 0 || start == nil || end == nil || start.Chunks == nil || *start.Chunks != 0 || end.Chunks == nil || len(j.arm.deaths) > 0 {
 		return probes.InvariantFact{}, false
 	}
+	if !j.arm.drained() { // what is still being written is not lost
+		return probes.InvariantFact{}, false
+	}
 	rows := j.arm.rows(s.in.Set, judgedPass(j.spec))
 	if len(rows) != len(s.in.Set.Prompts) {
 		return probes.InvariantFact{}, false
@@ -494,6 +515,22 @@ func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
 		got = max(got, int(*v))
 	}
 	return probes.InvariantFact{Name: storeInvariant, Held: ptr(got >= want), Seen: fmt.Sprintf("%d chunks stored, %d expected", got, want)}, true
+}
+
+// drained says whether the store had come to rest when it was counted: it was waited for,
+// or the engine writes before it answers.
+func (a *armRun) drained() bool {
+	waited := !a.spec.NeedDrain
+	for _, st := range a.steps {
+		if st.Step != "drain" {
+			continue
+		}
+		if !st.Done || st.Proved != nil && !*st.Proved {
+			return false
+		}
+		waited = true
+	}
+	return waited
 }
 
 // distinctChunks counts the full chunks of all prompts, a shared beginning once.
@@ -535,20 +572,19 @@ func (s *scorer) columnE(j *judgement) {
 		}
 	}
 	var rows []*row
-	for _, r := range j.readings {
-		for _, p := range r.armOnly {
-			rows = append(rows, p.arm)
-		}
-		if len(rows) > 0 {
-			break
-		}
-	}
-	if len(rows) == 0 && j.cols.B == No {
+	if j.cols.F != Yes && j.cols.B == No {
 		for _, p := range j.readings[0].stable {
-			for _, id := range j.differ {
-				if p.arm.prompt.ID == id {
-					rows = append(rows, p.arm)
-				}
+			if slices.Contains(j.differ, p.arm.prompt.ID) {
+				rows = append(rows, p.arm)
+			}
+		}
+	} else {
+		for _, r := range j.readings {
+			for _, p := range r.armOnly {
+				rows = append(rows, p.arm)
+			}
+			if len(rows) > 0 {
+				break
 			}
 		}
 	}

@@ -347,7 +347,7 @@ func (s *scorer) readingOf(r *ArmResult, j *judgement) {
 	r.PMcNemar, r.PMcNemarHolm = roundedPtr(d.pMcNemar), roundedPtr(d.pMcNemarHolm)
 	r.PExceedance, r.PExceedanceHolm = roundedPtr(d.pExceedance), roundedPtr(d.pExceedanceHolm)
 	r.ExceedanceK, r.FloorM, r.ProcessRank = d.exceedanceK, d.floorM, text(d.rank)
-	r.Comparable = ptr(j.comparable_)
+	r.Comparable = ptr(j.comparedBits)
 	r.BitEqual = ptr(j.bitEqual)
 	identical, forks, exposure, censored, compared := 0, 0, 0, 0, 0
 	var d0, prefix, zipped, kld []float64

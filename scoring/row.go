@@ -36,7 +36,7 @@ type split struct {
 
 func newRow(s *ArmSpec, p *prompts.Prompt, r *probes.Reply, seq int64) *row {
 	w := &row{prompt: p, reply: r, seq: seq, split: splitOf(s, p, r)}
-	w.answered = r.ErrorKind == "" && r.Error == "" && (r.Status == 0 || r.Status == 200) || r.Status == 500
+	w.answered = r.ErrorKind == "" && r.Error == "" && !r.Truncated && (r.Status == 0 || r.Status == 200) || r.Status == 500
 	w.substantive = w.answered && (len(r.Tokens) > 0 || strings.TrimSpace(r.Text) != "" || strings.TrimSpace(r.Reasoning) != "")
 	return w
 }
