@@ -252,6 +252,8 @@ func pair(base, patched *Receipt, name string) pairing {
 		return p
 	}
 	xs, ys := stable(p.base), stable(p.patched)
+	unasked(p.base, xs, ys)
+	unasked(p.patched, ys, xs)
 	for _, failed := range xs {
 		if failed {
 			p.baseFailed++
@@ -291,6 +293,23 @@ func stable(a *scoring.ArmResult) map[string]bool {
 		}
 	}
 	return m
+}
+
+// unasked counts as failed what an arm never came to ask, because its engine died first and
+// the other arm asked it.
+func unasked(a *scoring.ArmResult, mine, other map[string]bool) {
+	if exitOf(a) != scoring.ExitDied {
+		return
+	}
+	have := map[string]bool{}
+	for _, o := range a.Outcomes {
+		have[o.ID] = true
+	}
+	for id := range other {
+		if !have[id] {
+			mine[id] = true
+		}
+	}
 }
 
 // predictions measures what the ladder predicts of this arm; `failed` is counted as the

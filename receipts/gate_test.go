@@ -102,6 +102,14 @@ func TestGate(t *testing.T) {
 	// A crash is not an improvement.
 	died := func(_, p *Receipt) { setVerdict(p, "WARM", scoring.EngineDied) }
 	check("a crash for wrong answers", bad7, answers{silent: seq(8, 38), external: 16}, died, RefutedWorse, 1, "31 requests fail that did not, 7 no longer do")
+	check("a crash that leaves no rows", bad7, answers{external: 16}, func(_, p *Receipt) {
+		died(nil, p)
+		p.Predicate.Result.Arms[1].Outcomes = p.Predicate.Result.Arms[1].Outcomes[:7]
+	}, RefutedWorse, 1, "31 requests fail that did not, 7 no longer do")
+	check("a chain that had died before", bad7, answers{silent: seq(1, 38)}, func(_, p *Receipt) {
+		setVerdict(p, "WARM", scoring.InconclusiveUnknown)
+		p.Predicate.Result.Arms[1].Sub = ptr("chain died")
+	}, GateCannotTell, 2, "INCONCLUSIVE_UNKNOWN")
 	check("a crash at the end", bad7, answers{failed: seq(1, 7), silent: seq(38, 38), external: 16}, died, RefutedSame, 1, "ENGINE_DIED")
 	check("invalid", clean, clean, func(b, _ *Receipt) { setVerdict(b, "WARM", scoring.HarnessError) }, NotComparable, 3, "HARNESS_ERROR")
 	check("not run", clean, clean, func(b, _ *Receipt) { b.Predicate.Result.Arms = b.Predicate.Result.Arms[:1] }, NotComparable, 3, "not run in both")

@@ -28,7 +28,7 @@ func lint(rep *Report, r *Receipt) {
 		}
 		for _, d := range c.Evidence {
 			if !known[d.Hex()] {
-				rep.add(fmt.Sprintf("predicate.claims[%d]", i), "its evidence %s is not in the folder", d.Short())
+				rep.warn("predicate.claims[%d]: its evidence %s is not in the folder", i, d.Short())
 			}
 		}
 	}
@@ -62,8 +62,9 @@ func lintArm(a *scoring.ArmResult, spec *scoring.ArmSpec, imported bool, fail fu
 	if a.PExceedance != nil && (a.ExceedanceK == nil || a.FloorM == nil) {
 		fail("p_exceedance", "a p-value without its integers")
 	}
-	if a.Upper95 != nil && (a.Exercised == nil || *a.Exercised == 0) {
-		fail("upper95", "a bound on a share of nothing: no exercised request is counted")
+	// Where nobody knows which requests took the path, the bound is over all that were judged.
+	if a.Upper95 != nil && (a.Exercised != nil && *a.Exercised == 0 || a.Exercised == nil && a.N == 0) {
+		fail("upper95", "a bound on a share of nothing: no request is counted")
 	}
 	if a.Upper95Geometry != nil && a.Geometries == 0 {
 		fail("upper95_geometry", "a bound on a share of nothing: no class is counted")
@@ -98,7 +99,7 @@ func lintArm(a *scoring.ArmResult, spec *scoring.ArmSpec, imported bool, fail fu
 		switch {
 		case imported:
 			fail("verdict", "imported rows cannot be clean: nobody read their pins")
-		case a.Upper95 == nil || a.Upper95Geometry == nil:
+		case a.Upper95 == nil || a.Upper95Geometry == nil || a.Exercised == nil:
 			fail("verdict", "clean without a bound")
 		case *a.Upper95Geometry > a.PMax:
 			fail("verdict", "clean with a bound of %v over the registered %v", *a.Upper95Geometry, a.PMax)

@@ -22,11 +22,11 @@
 // The document is an in-toto Statement (https://in-toto.io/Statement/v1): "_type",
 // "subject" (what was judged, each with a sha256), "predicateType" (PredicateType) and
 // "predicate" (Predicate). Digests inside resources are in-toto digest sets,
-// {"sha256": "<64 hexadecimal digits>"}; digests elsewhere are "sha256:<hex>". The digest of
-// the plan is that of the canonical bytes of "predicate.plan", so the pre-registration can be
-// checked from the receipt alone:
+// {"sha256": "<64 hexadecimal digits>"}; digests elsewhere are "sha256:<hex>".
+// "predicate.plan" is the plan verbatim. Its canonical bytes are those of plan.json, and
+// their digest is the pre-registration, so that it can be checked from the receipt alone:
 //
-//	jq -cj .predicate.plan receipt.json | sha256sum    # where the plan has no numbers that jq rewrites
+//	sha256sum plan.json         # is predicate.prereg.plan
 //
 // A run folder is
 //

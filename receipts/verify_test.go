@@ -239,7 +239,19 @@ func TestVerifyRecomputes(t *testing.T) {
 			warm(r).Outcomes[i].External = ptr(0)
 		}
 	})
-	check("predicate.result.arms[WARM].upper95", "a share of nothing", func(r *Receipt) { warm(r).Exercised = nil })
+	check("predicate.result.arms[WARM].upper95", "a share of nothing", func(r *Receipt) { warm(r).Exercised = ptr(0) })
+	check("predicate.result.arms[WARM].upper95", "9 requests are exercised of 4", func(r *Receipt) { warm(r).Exercised = ptr(9) })
+	check("predicate.result.arms[WARM].upper95_geometry", "a share of nothing", func(r *Receipt) { warm(r).Geometries = 0 })
+	check("predicate.result.arms[WARM].verdict", "clean without a bound", func(r *Receipt) { warm(r).Verdict, warm(r).Upper95 = ptr(scoring.CleanBounded), nil })
+	check("predicate.result.arms[WARM].verdict", "over the registered", func(r *Receipt) { warm(r).Verdict, warm(r).PMax = ptr(scoring.CleanBounded), 0.1 })
+	check("predicate.result.arms[WARM].verdict", "imported rows cannot be clean", func(r *Receipt) {
+		warm(r).Verdict, r.Predicate.Plan.Design.Imported = ptr(scoring.CleanBounded), true
+	})
+	check("predicate.result.arms[WARM].columns", "2 pins differ", func(r *Receipt) {
+		r.Predicate.Plan.Design.Arms[1].PinsDiffer = make([]scoring.Pin, 2)
+	})
+	check("predicate.result.arms[WARM].outcomes", "no detector fired", func(r *Receipt) { warm(r).Outcomes[1].Fired = nil })
+	check("predicate.result.arms[WARM].outcomes", "is there twice", func(r *Receipt) { warm(r).Outcomes[1].ID = "p1" })
 	check("predicate.result.arms[WARM].prefix_mean", "past the fork", func(r *Receipt) { warm(r).PrefixMean = ptr(0.5) })
 	check("predicate.result.arms[COLD]", "no such arm", func(r *Receipt) { warm(r).Name = "COLD" })
 	check("predicate.plan", "the registration is", func(r *Receipt) { r.Predicate.Plan.Question = "another?" })
@@ -250,7 +262,6 @@ func TestVerifyRecomputes(t *testing.T) {
 	check("predicate.predictions", "held", func(r *Receipt) { r.Predicate.Predictions[1].Held = true })
 	check("predicate.not_claimed", "anything else", func(r *Receipt) { r.Predicate.NotClaimed = []string{} })
 	check("predicate.claims[0]", "names no evidence", func(r *Receipt) { r.Predicate.Claims[0].Status = "measured" })
-	check("predicate.claims[0]", "not in the folder", func(r *Receipt) { r.Predicate.Claims[0].Evidence = []digest.Digest{digest.Of([]byte("?"))} })
 	check("predicate.pins_read", "read otherwise", func(r *Receipt) { r.Predicate.PinsRead[0].Read = ptr("other") })
 	check("predicate.order", "the folder shows", func(r *Receipt) { r.Predicate.Order.Level, r.Predicate.Result.Order = O0, O0 })
 	check("subject", "does not begin with", func(r *Receipt) { r.Subject[0].Name = "pin/other" })
@@ -447,4 +458,21 @@ func TestSignature(t *testing.T) {
 	if rep := Verify(dir, c); rep.OK || !blames(rep, SignatureFile) {
 		t.Errorf("with another's key: %+v", rep)
 	}
+}
+
+// Seats of a Holm family that came to no p-value are explained; an adjusted value that no
+// number of seats gives is not.
+func TestRecheckHolm(t *testing.T) {
+	check := func(adjusted float64, judged int, holds bool) {
+		t.Helper()
+		var rep Report
+		recheckHolm(&rep, []float64{0.0078125}, []*scoring.ArmResult{{Name: "A", PMcNemarHolm: ptr(adjusted)}}, judged)
+		if (len(rep.Problems) == 0) != holds {
+			t.Errorf("%v over %d arms: %+v", adjusted, judged, rep.Problems)
+		}
+	}
+	check(0.0078125, 3, true)
+	check(0.0234375, 3, true) // 3 x 2^-7
+	check(0.0234375, 2, false)
+	check(0.001, 3, false)
 }
