@@ -44,7 +44,7 @@ type output struct {
 // piece is what one chunk of a stream carries.
 type piece struct {
 	text       string
-	offset     int // of the text in the whole, in characters
+	offset     int // of the first event's text in the whole, in characters
 	events     []sched.Event
 	first      bool
 	finish     any // string or nil
@@ -131,8 +131,10 @@ func collect(p *params, events <-chan sched.Event, each func(*piece)) output {
 			pc.finish = ev.Finish
 		}
 		each(pc)
+		for _, ev := range pending {
+			chars += utf8.RuneCountInString(model.Decode([]int{ev.Token.ID}))
+		}
 		first, pending = false, nil
-		chars += utf8.RuneCountInString(pc.text)
 		sent = max(sent, len(visible))
 	}
 	return out

@@ -256,16 +256,20 @@ func TestStreamSaysTheSame(t *testing.T) {
 			t.Fatalf("%d %v", status, header)
 		}
 		chunks := events(t, raw)
-		text, tokens, logprobs := "", []any{}, []any{}
+		text, tokens, logprobs, offsets := "", []any{}, []any{}, []any{}
 		for _, c := range chunks[:len(chunks)-1] {
 			ch := choice(c)
 			text += ch["text"].(string)
 			tokens = append(tokens, ch["token_ids"].([]any)...)
 			logprobs = append(logprobs, ch["logprobs"].(object)["token_logprobs"].([]any)...)
+			offsets = append(offsets, ch["logprobs"].(object)["text_offset"].([]any)...)
 		}
 		w := choice(whole)
 		if text != w["text"] || fmt.Sprint(tokens) != fmt.Sprint(w["token_ids"]) || fmt.Sprint(logprobs) != fmt.Sprint(w["logprobs"].(object)["token_logprobs"]) {
 			t.Errorf("stop %v: streamed %q %v, whole %v", stop, text, tokens, w)
+		}
+		if whole := w["logprobs"].(object)["text_offset"]; fmt.Sprint(offsets) != fmt.Sprint(whole) {
+			t.Errorf("stop %v: streamed offsets %v, whole %v", stop, offsets, whole)
 		}
 		last := choice(chunks[len(chunks)-2])
 		if last["finish_reason"] != w["finish_reason"] || last["stop_reason"] != w["stop_reason"] {
