@@ -72,7 +72,7 @@ func (d *desk) prompt(id, document string, p *page, ask *needle, local, prime in
 		out.Prime = &prompts.Prime{Tokens: prime, Body: d.spec.Wire.Body(p.ids[:prime], 1, nil)}
 	}
 	if ask != nil {
-		out.Expect.Needles = []prompts.Needle{ask.frozen()}
+		out.Expect.Needles = []prompts.Needle{ask.frozen(d.spec.Geometry)}
 	}
 	return out
 }

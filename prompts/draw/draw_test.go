@@ -484,6 +484,9 @@ func TestOtherGeometries(t *testing.T) {
 				if kind != "needle" && (p.Class.Local%max(b, g.StoreChunk) != 0 || p.Class.External == 0) {
 					t.Errorf("%+v: %+v", g, p.Class)
 				}
+				if x := p.Expect.Needles[0]; g.RecurrentBlock == 0 && x.Rides != "attention" {
+					t.Errorf("%+v: %s rides on %s", g, x.Key, x.Rides)
+				}
 				if !strings.HasSuffix(tok.decode(p.Tokens), " ?\nanswer:") {
 					t.Errorf("no cue in %q", tok.decode(p.Tokens[n-8:]))
 				}

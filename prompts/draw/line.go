@@ -18,9 +18,11 @@ type needle struct {
 
 func (n *needle) name() string { return fmt.Sprintf("%c%02d", n.kind, n.entity) }
 
-func (n *needle) frozen() prompts.Needle {
+// frozen is the needle as the Set keeps it; a model without recurrent state has attention
+// alone to carry a tag.
+func (n *needle) frozen(g prompts.Geometry) prompts.Needle {
 	rides := "attention"
-	if n.kind == 'T' {
+	if n.kind == 'T' && g.RecurrentBlock > 0 {
 		rides = "recurrent"
 	}
 	return prompts.Needle{
