@@ -77,7 +77,7 @@ var paged = []string{"mixed", "needle", "shared-prefix", "partial-hit", "t1", "s
 // Over many seeds, each kind keeps what the package promises about every prompt.
 func TestEveryPromptHolds(t *testing.T) {
 	for _, kind := range paged {
-		for seed := range uint64(12) {
+		for seed := range uint64(4) {
 			tok := newSplitter()
 			set, err := Draw(context.Background(), tok, spec(kind, seed))
 			if err != nil {
@@ -266,7 +266,7 @@ func (h *hits) send(p []int) {
 
 // The arithmetic above divergentHit, replayed on the cache above for many seeds.
 func TestDivergentHit(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		set, err := Draw(context.Background(), newSplitter(), spec("t1", seed))
 		if err != nil {
 			if strings.Contains(err.Error(), "try another seed") {
