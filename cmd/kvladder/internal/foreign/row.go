@@ -60,7 +60,7 @@ var counterRoles = map[string]string{
 // looksLikeRow says whether a value names a request and holds a reply, or why there is none.
 func looksLikeRow(n node) bool {
 	o, err := n.object()
-	if err != nil || o == nil || o.word(idNames...) == "" {
+	if err != nil || o.word(idNames...) == "" {
 		return false
 	}
 	_, text := o.first(append(slices.Clone(textNames), tokenNames...)...)
@@ -88,12 +88,12 @@ func Decode(raw []byte) (probes.Decoded, error) {
 }
 
 func readRow(n node) (*row, error) {
+	if !n.isObject() {
+		return nil, errors.New("a row must be a JSON object")
+	}
 	o, err := n.object()
 	if err != nil {
 		return nil, err
-	}
-	if o == nil {
-		return nil, errors.New("a row must be a JSON object")
 	}
 	r := &row{raw: n.raw, arm: o.word("arm"), requestID: o.word(idNames...), pass: o.word(passNames...)}
 	if r.requestID == "" {

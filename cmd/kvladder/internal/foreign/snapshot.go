@@ -23,7 +23,7 @@ type Snapshot struct {
 	Text   []byte        // unpacked
 	Digest digest.Digest // of Text
 	Values []probes.Value
-	Start  string // when the process that answered began, RFC 3339; "" where it does not say
+	Start  string // when the engine's process began, RFC 3339; "" where it does not say
 	Block  int    // KV block of the engine in tokens; 0 where it does not say
 	Err    error  // why there is nothing to read in it
 }
@@ -73,8 +73,8 @@ func (s *Snapshot) read(path string, read Reader) {
 		s.Err = fmt.Errorf("not UTF-8 text")
 		return
 	}
-	if s.Values, s.Err = read(s.Text); s.Err != nil {
-		return
+	if s.Values, s.Err = read(s.Text); s.Err != nil || len(s.Values) == 0 {
+		return // a store's counters, say: its process is not the engine's
 	}
 	if m := startTime.FindSubmatch(s.Text); m != nil {
 		if v, err := strconv.ParseFloat(string(m[1]), 64); err == nil && v > 0 && v < 1e11 {
