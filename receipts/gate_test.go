@@ -58,8 +58,6 @@ func setPin(p *arms.Plan, name, value string) {
 	}
 }
 
-func noPredictions(p *arms.Plan) { p.Predict = nil }
-
 func setVerdict(r *Receipt, arm, word string) {
 	a, _ := r.Arm(arm)
 	a.Verdict, a.Exit = ptr(word), ptr((scoring.Verdict{Word: word}).Exit())
