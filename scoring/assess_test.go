@@ -537,8 +537,8 @@ func TestFewFailuresAndTheirReplicate(t *testing.T) {
 
 func TestStoreShortfall(t *testing.T) {
 	l := newLab(t, 40, 40)
-	l.fact["COLD"] = func(_ string, v any) any {
-		if f, ok := v.(probes.StoreFact); ok && f.When == "end" {
+	l.fact["WARM"] = func(_ string, v any) any {
+		if f, ok := v.(probes.StoreFact); ok && f.When == "start" {
 			f.Chunks = ptr(50) // every prompt fills two chunks of 64 or more
 			return f
 		}

@@ -16,7 +16,8 @@ type control struct {
 }
 
 // controlsOf are the configurations that vouch for a judged arm: its reference, what that
-// is judged against in turn, and every other control of its group.
+// is judged against in turn, every other control of its group, and for an arm with a store
+// the local cache alone.
 func (s *scorer) controlsOf(j *judgement) []control {
 	var out []control
 	seen := map[string]bool{j.spec.Name: true}
@@ -43,7 +44,8 @@ func (s *scorer) controlsOf(j *judgement) []control {
 		name = spec.Reference
 	}
 	for i := range s.in.Design.Arms {
-		if a := &s.in.Design.Arms[i]; a.Role == Control && a.Group == j.spec.Group {
+		a := &s.in.Design.Arms[i]
+		if a.Group == j.spec.Group && (a.Role == Control || a.Preset == "C1" && a.Role == Judged && j.spec.Connector) {
 			add(a)
 		}
 	}
@@ -104,14 +106,35 @@ func (s *scorer) pinsOf(spec *ArmSpec, run int) (Column, string) {
 	if a == nil {
 		return Unknown, spec.Name + ": no records, so no pins were read"
 	}
-	if len(a.pins) == 0 {
-		if spec.Attached {
+	attached := spec.Attached
+	pins := a.pins
+	for _, f := range a.incarnation {
+		attached = attached || f.Attached
+	}
+	if len(pins) == 0 { // read when the process was launched, in the arm that launched it
+		for i := range s.in.Design.Arms {
+			o := &s.in.Design.Arms[i]
+			other := s.t.arm(run, o.Name)
+			if o.Chain != spec.Chain || o.Process != spec.Process || other == nil {
+				continue
+			}
+			if o == spec {
+				break
+			}
+			pins = append(pins, other.pins...)
+			for _, f := range other.incarnation {
+				attached = attached || f.Attached
+			}
+		}
+	}
+	if len(pins) == 0 {
+		if attached {
 			return Unknown, spec.Name + ": pins of the attached server could not be read"
 		}
 		return Yes, ""
 	}
 	c, why := Yes, ""
-	for _, f := range a.pins {
+	for _, f := range pins {
 		for _, p := range f.Read {
 			switch {
 			case p.Agrees != nil && !*p.Agrees:
@@ -120,7 +143,7 @@ func (s *scorer) pinsOf(spec *ArmSpec, run int) (Column, string) {
 					got = fmt.Sprintf("%q", *p.Read)
 				}
 				return No, fmt.Sprintf("%s: pin %s was asked as %q and %s says %s", spec.Name, p.Name, p.Asked, p.Source, got)
-			case p.Agrees == nil && spec.Attached:
+			case p.Agrees == nil && attached:
 				c, why = Unknown, fmt.Sprintf("%s: pin %s of the attached server could not be read", spec.Name, p.Name)
 			}
 		}

@@ -371,18 +371,19 @@ func (s *scorer) resetProved(j *judgement, rows []*row) (Column, string) {
 	if *local > 0 {
 		return No, fmt.Sprintf("the reset did nothing: the first request after it took %d tokens locally", *local)
 	}
+	kept := func(rows map[string]*row) bool {
+		w := rows[first.prompt.ID]
+		return w != nil && w.answered && w.seq < first.seq &&
+			(w.local != nil && *w.local > 0 || w.tokens != nil && *w.tokens >= s.in.Set.Geometry.Boundary())
+	}
 	for i := range s.in.Design.Arms { // it was there before: sent to the same process, and long enough to be kept
 		spec := &s.in.Design.Arms[i]
-		if spec.Name == j.spec.Name || spec.Chain != j.spec.Chain || spec.Process != j.spec.Process {
-			continue
-		}
 		a := s.t.arm(0, spec.Name)
-		if a == nil {
+		if a == nil || spec.Chain != j.spec.Chain || spec.Process != j.spec.Process {
 			continue
 		}
 		for _, rows := range a.passes {
-			if w := rows[first.prompt.ID]; w != nil && w.answered && w.seq < first.seq &&
-				(w.local != nil && *w.local > 0 || w.tokens != nil && *w.tokens >= s.in.Set.Geometry.Boundary()) {
+			if kept(rows) {
 				return Yes, ""
 			}
 		}
@@ -493,11 +494,12 @@ func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
 		return probes.InvariantFact{}, false
 	}
 	chunk := s.in.Set.Geometry.StoreChunk
-	start, end := j.arm.store("start"), j.arm.store("end")
-	if chunk <= 0 || start == nil || end == nil || start.Chunks == nil || *start.Chunks != 0 || end.Chunks == nil || len(j.arm.deaths) > 0 {
+	start := j.arm.store("start")
+	if chunk <= 0 || start == nil || start.Chunks == nil || *start.Chunks != 0 || len(j.arm.deaths) > 0 {
 		return probes.InvariantFact{}, false
 	}
-	if !j.arm.drained() { // what is still being written is not lost
+	end := s.atRest(j)
+	if end == nil {
 		return probes.InvariantFact{}, false
 	}
 	rows := j.arm.rows(s.in.Set, judgedPass(j.spec))
@@ -510,27 +512,45 @@ func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
 		}
 	}
 	want := distinctChunks(s.in.Set, chunk)
-	got := *end.Chunks
+	got := *end
 	if v := j.arm.total(probes.StoredChunks, judgedPass(j.spec)); v != nil {
 		got = max(got, int(*v))
 	}
 	return probes.InvariantFact{Name: storeInvariant, Held: ptr(got >= want), Seen: fmt.Sprintf("%d chunks stored, %d expected", got, want)}, true
 }
 
-// drained says whether the store had come to rest when it was counted: it was waited for,
-// or the engine writes before it answers.
-func (a *armRun) drained() bool {
-	waited := !a.spec.NeedDrain
-	for _, st := range a.steps {
-		if st.Step != "drain" {
+// atRest is how many chunks the store held once it had come to rest after an arm: what is
+// still being written is not lost. That is the arm's own end where it was drained first,
+// else what the next drained arm of the chain found at its start; nil where nobody waited.
+func (s *scorer) atRest(j *judgement) *int {
+	drained := func(a *armRun) bool {
+		return slices.ContainsFunc(a.steps, func(st probes.StepFact) bool {
+			return st.Step == "drain" && st.Done && st.Proved != nil && *st.Proved
+		})
+	}
+	if drained(j.arm) {
+		if f := j.arm.store("end"); f != nil {
+			return f.Chunks
+		}
+		return nil
+	}
+	after := false
+	for i := range s.in.Design.Arms {
+		spec := &s.in.Design.Arms[i]
+		if spec == j.spec {
+			after = true
 			continue
 		}
-		if !st.Done || st.Proved != nil && !*st.Proved {
-			return false
+		a := s.t.arm(0, spec.Name)
+		if !after || spec.Chain != j.spec.Chain || a == nil || !drained(a) {
+			continue
 		}
-		waited = true
+		if f := a.store("start"); f != nil {
+			return f.Chunks
+		}
+		return nil
 	}
-	return waited
+	return nil
 }
 
 // distinctChunks counts the full chunks of all prompts, a shared beginning once.

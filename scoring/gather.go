@@ -212,7 +212,13 @@ func chosenAttempts(recs []probes.Record, chainOf func(*probes.Record) string) a
 	return keep
 }
 
+// read decodes a fact's value. A fact that holds an error instead of a value says that
+// something could not be read: that is not zero, it is nothing.
 func (t *transcript) read(r *probes.Record, into any) bool {
+	if len(r.Fact.Value) == 0 && r.Fact.Error != "" {
+		t.warnings = append(t.warnings, fmt.Sprintf("arm %s: %s could not be read: %s", r.Arm, r.Fact.Name, r.Fact.Error))
+		return false
+	}
 	if err := json.Unmarshal(r.Fact.Value, into); err != nil {
 		t.warnings = append(t.warnings, fmt.Sprintf("record %d: fact %q cannot be read: %v", r.Seq, r.Fact.Name, err))
 		return false

@@ -157,10 +157,15 @@ func (l *lab) climb(run int, attempt string, a *ArmSpec) bool {
 	l.tell(base, probes.FactArmStart, struct{}{})
 	l.tell(base, probes.FactIncarnation, probes.IncarnationFact{ID: "pid-" + a.Process, URL: "http://x", Start: "t0"})
 	yes := true
-	l.tell(base, probes.FactPins, probes.PinsFact{Read: []probes.PinRead{{Name: "model", Asked: "m", Read: ptr("m"), Source: "/v1/models", Agrees: &yes}}})
+	if a.Name != "WARM" { // its process was launched in another arm, which read the pins
+		l.tell(base, probes.FactPins, probes.PinsFact{Read: []probes.PinRead{{Name: "model", Asked: "m", Read: ptr("m"), Source: "/v1/models", Agrees: &yes}}})
+	}
 	chunks := 0
 	if a.Preset == "WARM" || a.Preset == "RST" {
 		chunks = 3 * len(l.set.Prompts)
+	}
+	if a.Preset == "WARM" {
+		l.tell(base, probes.FactDrain, probes.StepFact{Step: "drain", Done: true, Proved: ptr(true)})
 	}
 	if a.Connector {
 		l.tell(base, probes.FactStore, probes.StoreFact{When: "start", Chunks: ptr(chunks), Files: ptr(chunks)})

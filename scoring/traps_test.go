@@ -1,7 +1,6 @@
 package scoring
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -122,18 +121,25 @@ func TestSplitFromTheReply(t *testing.T) {
 	}
 }
 
+// A store is counted once it stands still: a COLD arm that ends while chunks are on their
+// way has lost none.
 func TestStoreThatIsStillBeingWritten(t *testing.T) {
-	run := func(drain *probes.StepFact) Result {
+	run := func(proved *bool, atEnd, atRest int) Result {
 		l := newLab(t, 40, 40)
-		l.spec("COLD").NeedDrain = true
-		l.fact["COLD"] = func(n string, v any) any {
-			f, ok := v.(probes.StoreFact)
-			if ok && f.When == "end" {
-				f.Chunks = ptr(50)
-				if drain != nil {
-					raw, _ := json.Marshal(drain)
-					l.emit(probes.Record{Kind: probes.KindFact, Arm: "COLD", Chain: "store", Attempt: "store-0", Fact: &probes.Fact{Name: probes.FactDrain, Value: raw}})
-				}
+		l.fact["COLD"] = func(_ string, v any) any {
+			if f, ok := v.(probes.StoreFact); ok && f.When == "end" {
+				f.Chunks = &atEnd
+				return f
+			}
+			return v
+		}
+		l.fact["WARM"] = func(name string, v any) any {
+			if f, ok := v.(probes.StoreFact); ok && f.When == "start" {
+				f.Chunks = &atRest
+				return f
+			}
+			if f, ok := v.(probes.StepFact); ok && name == probes.FactDrain {
+				f.Proved = proved
 				return f
 			}
 			return v
@@ -141,16 +147,59 @@ func TestStoreThatIsStillBeingWritten(t *testing.T) {
 		l.write()
 		return l.assess()
 	}
-	want(t, run(nil), "COLD", CleanBounded, 17, "")
-	want(t, run(&probes.StepFact{Step: "drain", Done: true, Proved: ptr(false)}), "COLD", CleanBounded, 17, "")
-	want(t, run(&probes.StepFact{Step: "drain", Done: true, Proved: ptr(true)}), "COLD", CorruptionAttributed, 4, "")
+	a := want(t, run(ptr(true), 50, 120), "COLD", CleanBounded, 17, "")
+	if len(a.Invariants) != 1 || !*a.Invariants[0].Held {
+		t.Errorf("%v", a.Invariants)
+	}
+	want(t, run(ptr(true), 50, 79), "COLD", CorruptionAttributed, 4, "")
+	for _, proved := range []*bool{nil, ptr(false)} {
+		a := want(t, run(proved, 50, 50), "COLD", CleanBounded, 17, "")
+		if len(a.Invariants) != 0 {
+			t.Errorf("%v", a.Invariants)
+		}
+	}
+}
+
+// An arm whose process was launched in another arm of its chain runs under the pins that
+// were read there.
+func TestPinsOfTheProcessHold(t *testing.T) {
+	l := newLab(t, 40, 40)
+	l.fact["COLD"] = func(_ string, v any) any {
+		if f, ok := v.(probes.PinsFact); ok {
+			f.Read[0].Agrees = ptr(false)
+			return f
+		}
+		return v
+	}
+	l.write()
+	r := l.assess()
+	want(t, r, "WARM", InvalidPrereg, 1, "")
+	want(t, r, "RST", CleanBounded, 17, "")
+}
+
+// Something that could not be read is an error in the fact and no number.
+func TestFactWithAnErrorIsNoNumber(t *testing.T) {
+	l := newLab(t, 40, 40)
+	l.fact["COLD"] = func(_ string, v any) any {
+		if f, ok := v.(probes.StoreFact); ok && f.When == "start" {
+			l.emit(probes.Record{Kind: probes.KindFact, Arm: "COLD", Chain: "store", Attempt: "store-0", Fact: &probes.Fact{Name: probes.FactStore, Error: "permission denied"}})
+			return nil
+		}
+		return v
+	}
+	l.write()
+	r := l.assess()
+	want(t, r, "COLD", NotExercised, 13, Unproven)
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "permission denied") {
+		t.Errorf("%q", r.Warnings)
+	}
 }
 
 func TestReplicateUnderOtherPinsIsNone(t *testing.T) {
 	l := newLab(t, 40, 40)
 	l.reply["WARM"] = oneBit
 	n := 0
-	l.fact["WARM"] = func(_ string, v any) any {
+	l.fact["COLD"] = func(_ string, v any) any {
 		if f, ok := v.(probes.PinsFact); ok {
 			if n++; n == 2 {
 				f.Read[0].Agrees = ptr(false)
