@@ -27,6 +27,14 @@ func (e *Engine) admit(t *task, budget int) int {
 			Connector: e.cfg.Store != nil,
 		})
 	}
+	if e.cfg.Store != nil && t.keys == nil {
+		t.keys = e.cfg.Path.Store.Keys(e.cfg.Identity, store.Prefix{
+			Root:   e.cfg.Root,
+			Tokens: t.Prompt,
+			Salt:   t.Salt,
+			Chain:  t.chain[:len(t.Prompt)/model.BlockTokens],
+		})
+	}
 	e.resume(t, hit)
 	ext, bytes := hit.Tokens, int64(0)
 	if e.cfg.Store != nil && !hit.Only {
@@ -89,14 +97,6 @@ func (e *Engine) resume(t *task, hit Hit) {
 // tokens the request then has, and the bytes read; -1 tokens when there is no
 // room for them and for the first portion behind them.
 func (e *Engine) load(t *task, hit Hit, budget int) (tokens int, bytes int64) {
-	if t.keys == nil {
-		t.keys = e.cfg.Path.Store.Keys(e.cfg.Identity, store.Prefix{
-			Root:   e.cfg.Root,
-			Tokens: t.Prompt,
-			Salt:   t.Salt,
-			Chain:  t.chain[:len(t.Prompt)/model.BlockTokens],
-		})
-	}
 	limit := (len(t.tokens) - 1) / store.Tokens
 	for {
 		ext := e.cfg.Store.Run(t.keys[:min(limit, len(t.keys))]) * store.Tokens
