@@ -333,6 +333,7 @@ func (s *scorer) verdictOf(r *ArmResult, j *judgement) {
 		r.Invariants = j.invariants
 	}
 	r.Upper95, r.Upper95Geometry = roundedPtr(j.upper), roundedPtr(j.upperClass)
+	r.Registered = s.in.Design.Rule.Replicates
 	r.Geometries, r.Exercised = j.classes, j.exercisedN
 }
 
@@ -524,7 +525,7 @@ func Suspects(r Result) []string {
 		if a.Verdict == nil || *a.Verdict != SuspectUnconfirmed {
 			continue
 		}
-		if a.Replicates == 0 {
+		if a.Replicates < a.Registered {
 			out = append(out, a.Name)
 		}
 	}

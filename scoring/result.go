@@ -96,7 +96,8 @@ type ArmResult struct {
 
 	FlaggedIDs []string       `json:"flagged_ids"` // requests whose counters or numbers deserve a look
 	Ranks      *Ranks         `json:"ranks"`
-	Replicates int            `json:"replicates"` // replicates that were run, each paired with a fresh control pass
+	Replicates int            `json:"replicates"`            // replicates that were run, each paired with a fresh control pass
+	Registered int            `json:"replicates_registered"` // how many the rule asks for on a suspicion
 	Lifetime   map[string]any `json:"lifetime"`
 	DiedAt     *string        `json:"died_at"`
 	Outcomes   []Outcome      `json:"outcomes"` // one per request of the judged pass, in Set order

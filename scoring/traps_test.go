@@ -216,6 +216,25 @@ func TestReplicateUnderOtherPinsIsNone(t *testing.T) {
 	}
 }
 
+func TestSuspectsWaitForEveryRegisteredReplicate(t *testing.T) {
+	check := func(registered int, want bool, runs ...string) {
+		t.Helper()
+		l := newLab(t, 40, 40)
+		l.design.Rule.Replicates = registered
+		l.reply["WARM"] = wrong(1)
+		l.texts()
+		l.write(runs...)
+		if got := slices.Contains(Suspects(l.assess()), "WARM"); got != want {
+			t.Errorf("%d registered, %d run: waits %v", registered, len(runs), got)
+		}
+	}
+	check(0, false)
+	check(1, true)
+	check(1, false, "store")
+	check(2, true, "store")
+	check(2, false, "store", "store")
+}
+
 // A replicate is paired with a control pass that was not used before.
 func TestReplicateTakesAFreshControl(t *testing.T) {
 	l := newLab(t, 40, 40)
