@@ -158,7 +158,7 @@ func (r *resolver) group(g Dtype) error {
 			if i > 0 {
 				name = fmt.Sprintf("%s-%d", e.Name, i+1)
 			}
-			if base.preset == "C0" && base.n >= 3 && i == base.n-1 {
+			if base.preset == "C0" && base.n >= 2 && i == base.n-1 {
 				name, split = e.Name+"-split", true
 			}
 			a, err := mk(name, base.preset, e)

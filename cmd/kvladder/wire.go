@@ -11,6 +11,7 @@ import (
 	"kvladder/arms"
 	"kvladder/arms/engine"
 	"kvladder/arms/launch"
+	"kvladder/cmd/kvladder/internal/foreign"
 	"kvladder/probes"
 	"kvladder/probes/replay"
 	"kvladder/prompts"
@@ -50,6 +51,7 @@ func verbs(stdout, stderr io.Writer) []*cobra.Command {
 		newFreezeCmd(stdout, stderr),
 		newGateCmd(stdout, stderr),
 		newHoldCmd(),
+		newImportCmd(stdout, stderr),
 		newInitCmd(stdout, stderr),
 		newPlanCmd(stdout, stderr),
 		newRunCmd(stdout, stderr),
@@ -104,6 +106,9 @@ func decode(dialect string, r *probes.Reply) (probes.Decoded, error) {
 	raw, err := r.Bytes()
 	if err != nil {
 		return probes.Decoded{}, err
+	}
+	if dialect == foreign.Dialect {
+		return foreign.Decode(raw)
 	}
 	return replay.Decode(dialect, r.Status, raw)
 }
