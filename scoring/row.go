@@ -119,13 +119,13 @@ func splitOf(s *ArmSpec, p *prompts.Prompt, r *probes.Reply) split {
 	if cached != nil {
 		switch {
 		case out.local == nil && out.external == nil && s.CachedIs == "external":
-			out.external, out.weaker = cached, "the reply's cached tokens, taken as external"
+			out.external, out.weaker = cached, "cached tokens, taken as external"
 		case out.local == nil && s.CachedIs == "local":
-			out.local, out.weaker = cached, "the reply's cached tokens, taken as local"
+			out.local, out.weaker = cached, "cached tokens, taken as local"
 		case out.local == nil && out.external != nil && *cached >= *out.external:
-			out.local, out.weaker = ptr(*cached-*out.external), "the reply's cached tokens less the external ones"
+			out.local, out.weaker = ptr(*cached-*out.external), "cached tokens less the external ones"
 		case out.local != nil && out.external == nil && *cached >= *out.local:
-			out.external, out.weaker = ptr(*cached-*out.local), "the reply's cached tokens less the local ones"
+			out.external, out.weaker = ptr(*cached-*out.local), "cached tokens less the local ones"
 		}
 	}
 	out.computed = get(probes.Computed)
