@@ -1,11 +1,15 @@
 """The programs of cache-pressure against a running engine.
 
-    cache_pressure_tools.py URL WORKDIR [--must-fail]
+    cache_pressure_tools.py URL WORKDIR LOG [--must-fail]
 
 Each check runs a program as a user would, reads the verdict it prints and the
-results it writes, and holds them against the engine's own counters. With
---must-fail the engine has its prefix cache off: the programs that look for
+results it writes, and holds them against the engine's own counters and LOG.
+With --must-fail the engine has its prefix cache off: the programs that look for
 reuse have to say so, and the checks with them.
+
+Some programs tell reuse from its absence by the time to the first token. A
+machine that stalls for a tenth of a second makes them err, so where the engine
+knows better the program gets another try, three in all.
 
 The programs size their contexts at a quarter of a token for each character; to
 this model their text is five sixths of one, so the sizes here look small.
@@ -24,11 +28,20 @@ import checks
 args = argparse.ArgumentParser()
 args.add_argument("url")
 args.add_argument("workdir", type=pathlib.Path)
+args.add_argument("log", type=pathlib.Path)
 args.add_argument("--must-fail", action="store_true")
 args = args.parse_args()
 
 HERE = pathlib.Path(__file__).resolve().parent
+TRIES = 1 if args.must_fail else 3
 BIN = pathlib.Path(sys.executable).parent  # of the venv
+
+
+said_last = []  # what the program last used printed
+
+
+def show():
+    print(re.sub("(?m)^", "    ", "".join(said_last).rstrip()), flush=True)
 
 
 def use(label, program, *flags):
@@ -41,7 +54,7 @@ def use(label, program, *flags):
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
     )
     (args.workdir / (label + ".log")).write_text(done.stdout)
-    print(re.sub("(?m)^", "    ", done.stdout.rstrip()), flush=True)
+    said_last[:] = [done.stdout]
     assert "Traceback" not in done.stdout, f"{label} broke down, see {label}.log"
     assert results.exists(), f"{label} wrote no results, see {label}.log"
     return done.returncode, done.stdout, json.loads(results.read_text())
@@ -77,10 +90,22 @@ def needle_test_in_its_grammar():
     return "5/5 found, at 500 to 3,800 tokens"
 
 
+def from_cache(n):
+    """Whether each of the last n requests in the log found most of its prompt cached."""
+    lines = re.findall(r" api=chat .* prompt=(\d+) local=(\d+) ", args.log.read_text())[-n:]
+    return [2 * int(local) > int(prompt) for prompt, local in lines]
+
+
 def cache_pressure():
     before, capacity = checks.counters(args.url), 2048 * 16
-    status, said, r = use("cache-pressure", [BIN / "cache-pressure"], "--kv-size", str(capacity), "--context-tokens", "3000")
+    for again in reversed(range(TRIES)):
+        status, said, r = use("cache-pressure", [BIN / "cache-pressure"], "--kv-size", str(capacity), "--context-tokens", "3700")
+        hit = [x["hit"] for x in r["verify"]]
+        if (took := from_cache(len(hit))) == hit or not again:
+            break
+        print("    cache-pressure erred by its clock, once more", flush=True)
     assert status == 0, f"status {status}"
+    assert took == hit, f"the tool takes {sum(hit)} contexts for cached, the engine logged {sum(took)} of them"
     rows = r["hydrate"] + r["verify"]
     assert not [x for x in rows if x["error"]], "a request failed"
     assert sum(x["prompt_tokens"] for x in r["hydrate"]) > capacity, "the contexts did not overflow the cache"
@@ -95,11 +120,17 @@ def cache_pressure():
 
 
 def agent_sim():
-    before = checks.counters(args.url)
-    status, said, r = use(
-        "agent-sim", [BIN / "agent-sim"], "--no-viz", "--sessions", "2", "--max-tokens", "16",
-        "--main-tokens", "750", "--step-tokens", "250", "--sub-tokens", "200", "--sub-windows", "2", "--finalize-tokens", "40",
-    )
+    for again in reversed(range(TRIES)):
+        before = checks.counters(args.url)
+        status, said, r = use(
+            "agent-sim", [BIN / "agent-sim"], "--no-viz", "--sessions", "2", "--max-tokens", "16",
+            "--main-tokens", "750", "--step-tokens", "250", "--sub-tokens", "200", "--sub-windows", "2", "--finalize-tokens", "40",
+        )
+        if {v["verdict"] for v in r["summary"]["finalize_ttft"].values()} <= {"ok"} or not again:
+            break
+        if "degraded" not in said or "evicted" in said:  # not its clock
+            break
+        print("    agent-sim erred by its clock, once more", flush=True)
     assert "FINALIZE survival: 2/2 OK" in said and status == 0, f"status {status}: " + "; ".join(
         line.strip() for line in said.splitlines() if "ABORTED:" in line or "FINALIZE" in line)
     assert "main continuation turns reused: 4/4" in said, "a main turn was not reused"
@@ -139,4 +170,4 @@ def abort_sim_redirected():
 
 
 reusing = [cache_pressure, agent_sim, abort_sim_continued, abort_sim_redirected]
-checks.run(reusing if args.must_fail else [needle_test, needle_test_in_its_grammar] + reusing, args.must_fail)
+checks.run(reusing if args.must_fail else [needle_test, needle_test_in_its_grammar] + reusing, args.must_fail, show)

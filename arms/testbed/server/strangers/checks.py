@@ -5,13 +5,13 @@ import traceback
 import urllib.request
 
 
-def run(checks, must_fail):
+def run(checks, must_fail, show=lambda: None):
     """Runs checks, functions that return one line of what they saw; prints a
     line for each; exits 1 when one failed.
 
     With must_fail, a check passes by failing: it was given an engine that lacks
     what the check looks for. Only an AssertionError counts as failing so; any
-    other exception is a fault of the check.
+    other exception is a fault of the check. show prints more about the last one.
     """
     bad = 0
     for check in checks:
@@ -22,13 +22,16 @@ def run(checks, must_fail):
             saw, held = str(err).replace("\n", " ") or "assertion failed", False
         except Exception as err:  # a client's own error is a failure as well
             traceback.print_exc()
+            show()
             print(f"not ok - {name}: {type(err).__name__}: {err}".replace("\n", " "), flush=True)
             bad += 1
             continue
         if must_fail:
             name += " turns red"
         good = held != must_fail
-        bad += not good
+        if not good:
+            show()
+            bad += 1
         print(f"{'ok' if good else 'not ok'} - {name}: {saw}", flush=True)
     sys.exit(1 if bad else 0)
 

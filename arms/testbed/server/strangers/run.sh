@@ -90,7 +90,7 @@ fi
 echo "== an engine that is well"
 start well
 check 9 "$here/openai_client.py" "$url"
-check 6 "$here/cache_pressure_tools.py" "$url" "$work"
+check 6 "$here/cache_pressure_tools.py" "$url" "$work" "$work/well.err"
 status=0; stop || status=$?
 note "stops when asked" "$status" "exit status $status"
 panics=$(grep -c -E '^(panic:|fatal error:)|http: panic' "$work/well.err" || true)
@@ -99,7 +99,7 @@ note "no panic in its log" "$panics" "$panics lines"
 echo "== an engine without a prefix cache: what looks for reuse turns red"
 start without --no-enable-prefix-caching
 check 1 "$here/openai_client.py" "$url" --must-fail
-check 4 "$here/cache_pressure_tools.py" "$url" "$work" --must-fail
+check 4 "$here/cache_pressure_tools.py" "$url" "$work" "$work/without.err" --must-fail
 stop || true
 
 echo "$passed passed, $failed failed"
