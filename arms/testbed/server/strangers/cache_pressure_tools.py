@@ -91,9 +91,18 @@ def needle_test_in_its_grammar():
 
 
 def from_cache(n):
-    """Whether each of the last n requests in the log found most of its prompt cached."""
-    lines = re.findall(r" api=chat .* prompt=(\d+) local=(\d+) ", args.log.read_text())[-n:]
-    return [2 * int(local) > int(prompt) for prompt, local in lines]
+    """Whether each of the last n requests in the log found most of its prompt
+    cached. A request is logged a little after its answer: this waits until as
+    many are logged as were counted."""
+    end = time.monotonic() + 10
+    while True:
+        now = checks.counters(args.url)
+        counted = sum(v for k, v in now.items() if k.startswith("vllm:request_success_total{"))
+        lines = re.findall(r" prompt=(\d+) local=(\d+) .* finish=", args.log.read_text())
+        if len(lines) == counted:
+            return [2 * int(local) > int(prompt) for prompt, local in lines[-n:]]
+        assert time.monotonic() < end, f"{len(lines)} requests are logged, {counted:.0f} were counted"
+        time.sleep(0.05)
 
 
 def cache_pressure():

@@ -52,7 +52,7 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 	cl := replay.Client{HTTP: r.http, Endpoint: r.proc.Endpoint, Dialect: r.c.Set.Dialect, Timeout: time.Duration(plan.Replay.TimeoutSecs) * time.Second, Zero: r.c.zero}
 	req := replay.Request{Path: r.c.Set.Path, Body: []byte(body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, id)}
 	if plan.Replay.Ranks > 0 {
-		rank := i % plan.Replay.Ranks
+		rank := plan.Replay.Rank(p.ID)
 		req.Rank = &rank
 		cl.Pin = replay.Pin{By: plan.Replay.RankBy, Field: plan.Replay.RankField}
 	}
