@@ -35,7 +35,7 @@ bench: ## benchmarks, as ratios against a peer in one run where there is one
 
 e2e-llamacpp: build ## the llama.cpp ladder against a real llama-server and a real model
 	./arms/engine/llamacpp/fetch.sh
-	KVLADDER_E2E=llamacpp $(GO) test -count=1 -timeout 25m -run TestLlamaCppLadder -v ./cmd/kvladder
+	$(GO) test -count=1 -timeout 40m -tags e2e -run TestLlamaCppLadder -v ./cmd/kvladder
 
 clean:
 	rm -rf bin

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -272,6 +273,10 @@ func ParseLadder(file string, b []byte) (*Ladder, error) {
 			fe.What = ye.GetMessage()
 			if t := ye.GetToken(); t != nil && t.Position != nil {
 				fe.Line, fe.Col = t.Position.Line, t.Position.Column
+				var te *yaml.TypeError
+				if errors.As(err, &te) && te.DstType != nil {
+					fe.What = fmt.Sprintf("%s is wanted here, got %q", kindWord(te.DstType), t.Value)
+				}
 				if m, ok := strings.CutPrefix(fe.What, "unknown field "); ok {
 					fe.What = "unknown member " + m
 					fe.Hint = suggest(strings.Trim(m, `"`), ladderMembers)
@@ -297,6 +302,25 @@ func ParseLadder(file string, b []byte) (*Ladder, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// kindWord says in words what a member holds.
+func kindWord(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a word"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "a mapping"
+	case reflect.Pointer:
+		return kindWord(t.Elem())
+	}
+	return "a " + t.String()
 }
 
 var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "arms", "floors", "rules",

@@ -60,7 +60,7 @@ func TestParseLadderRefuses(t *testing.T) {
 		{"unknown arm member", "why: planted", "wy: planted", "t.yaml:10:", "did you mean why?"},
 		{"duplicate key", "question: q", "question: q\nquestion: r", "t.yaml:3:", "question"},
 		{"wrong type", "{n_min: 12", "{n_min: twelve", "t.yaml:12:", "twelve"},
-		{"wrong type of arms", "  - C0\n  - C1", "  - [C0]\n  - C1", "t.yaml:8:", "cannot"},
+		{"wrong type of arms", "  - C0\n  - C1", "  - [C0]\n  - C1", "t.yaml:8:5", "where mapping is expected"},
 		{"unknown preset", "  - C1", "  - C9", "t.yaml", "known presets"},
 		{"arm twice", "  - C1", "  - C0", "t.yaml", "named twice"},
 		{"unknown step", "corrupt slot", "bend slot", "t.yaml:10:", "known: abort"},

@@ -494,6 +494,10 @@ func (r *resolver) expect() {
 				a.Expected = passes[i]
 				a.LastChunk = r.lastChunks(a.Pins, passes[i])
 			}
+			if a.Judge > 1 && w.pass == 1 {
+				a.FirstExpected = passes[i]
+				a.FirstChunk = r.lastChunks(a.Pins, passes[i])
+			}
 		}
 	}
 }

@@ -29,8 +29,8 @@ func TestHealthyLadderIsClean(t *testing.T) {
 	if got := letters(c1); got != "AyByD-E-FnHyKyPyUyVnXy" {
 		t.Errorf("C1 %s", got)
 	}
-	if !slices.Contains(c1.Warnings, "logprobs not judged: unequal split") {
-		t.Errorf("C1 does not say that its logprobs were not judged: %q", c1.Warnings)
+	if slices.Contains(c1.Warnings, "logprobs not judged: unequal split") {
+		t.Errorf("C1, bitwise equal throughout, warns of its logprobs: %q", c1.Warnings)
 	}
 	// 1 - 0.05^(1/40), by request and by class.
 	if warm.Upper95 == nil || math.Abs(*warm.Upper95-(1-math.Pow(0.05, 1./40))) > 1e-12 || *warm.Upper95Geometry != *warm.Upper95 {
@@ -424,6 +424,9 @@ func TestSplitInvariance(t *testing.T) {
 	a := want(t, l.assess(), "C1", CleanBounded, 17, "")
 	if a.Columns["B"] != "-" || *a.Comparable != 0 {
 		t.Errorf("B %s over %d requests", a.Columns["B"], *a.Comparable)
+	}
+	if !slices.Contains(a.Warnings, "logprobs not judged: unequal split") {
+		t.Errorf("C1 does not say that its logprobs were not judged: %q", a.Warnings)
 	}
 
 	l = newLab(t, 40, 40)

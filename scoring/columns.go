@@ -592,12 +592,16 @@ func (s *scorer) splitShown(j *judgement, r *reading, p *pair) bool {
 
 // lastChunk of a row as geometry tells it, where the row did what geometry expects.
 func lastChunk(spec *ArmSpec, w *row) (int, bool) {
-	n, ok := spec.LastChunk[w.prompt.ID]
+	chunks, expected := spec.LastChunk, spec.Expected
+	if w.reply.Pass == 1 && spec.Judge > 1 {
+		chunks, expected = spec.FirstChunk, spec.FirstExpected
+	}
+	n, ok := chunks[w.prompt.ID]
 	if !ok {
 		return 0, false
 	}
 	if got, measured := w.reuse(); measured && !isC0(spec) {
-		if want, have := spec.Expected[w.prompt.ID]; have && want != got {
+		if want, have := expected[w.prompt.ID]; have && want != got {
 			return 0, false
 		}
 	}
@@ -637,7 +641,9 @@ func (s *scorer) columnD(j *judgement) {
 			j.warn("logprobs not judged: %s", r.floorWhy)
 		case r.startsOK && r.equalN < s.need(len(r.stable)) && len(r.stable) > 0:
 			j.cols.UnequalSplit = true
-			j.warn("logprobs not judged: unequal split")
+			if j.cols.B != Yes { // equal bits say more than near logprobs would
+				j.warn("logprobs not judged: unequal split")
+			}
 		case !r.startsOK:
 			j.warn("logprobs not judged: the split of the prompt into cached and computed tokens is not known")
 		default:

@@ -70,20 +70,22 @@ type ArmSpec struct {
 	FloorOf       string `json:"floor_of,omitempty"`       // for floors and control twins of further processes: the arm whose configuration and schedule they repeat
 	Split         bool   `json:"split,omitempty"`          // another prefill budget than FloorOf: the only pin a floor may change
 
-	Pin          Pin               `json:"pin"`                     // the one pin that differs from the reference
-	PinsDiffer   []Pin             `json:"pins_differ"`             // all that differ; more or fewer than one is INVALID_PREREG
-	ScheduleDiff []string          `json:"schedule_diff,omitempty"` // steps the reference does not have
-	Path         string            `json:"path"`                    // registered path: local, external, mixed; "" for C0 and its floors
-	Exercise     string            `json:"exercise"`                // which X rule applies: "none", "C1", "COLD", "REPLAY", "WARM", "RST", "PART", "PRESS", "XID"; CONC and SOAK have that of their base
-	CachedIs     string            `json:"cached_is,omitempty"`     // where per-request `cached` tokens come from when no counter splits them: "local", "external", "" = not known
-	Counters     map[string]string `json:"counters,omitempty"`      // role -> series name asked of the engine
-	NeedDrain    bool              `json:"need_drain,omitempty"`
-	Expected     map[string]Reuse  `json:"expected,omitempty"` // prompt id -> expected reuse in the judged pass (all passes of floors alike)
-	Computed     map[string]int    `json:"-"`
-	LastChunk    map[string]int    `json:"last_chunk,omitempty"` // prompt id -> length of the last computed prefill chunk, where geometry tells it
-	Pins         map[string]string `json:"pins"`                 // every pin of the arm, as asked
-	Attached     bool              `json:"attached,omitempty"`   // a server that was not started here: pins that cannot be read are unknown
-	Why          string            `json:"why,omitempty"`
+	Pin           Pin               `json:"pin"`                     // the one pin that differs from the reference
+	PinsDiffer    []Pin             `json:"pins_differ"`             // all that differ; more or fewer than one is INVALID_PREREG
+	ScheduleDiff  []string          `json:"schedule_diff,omitempty"` // steps the reference does not have
+	Path          string            `json:"path"`                    // registered path: local, external, mixed; "" for C0 and its floors
+	Exercise      string            `json:"exercise"`                // which X rule applies: "none", "C1", "COLD", "REPLAY", "WARM", "RST", "PART", "PRESS", "XID"; CONC and SOAK have that of their base
+	CachedIs      string            `json:"cached_is,omitempty"`     // where per-request `cached` tokens come from when no counter splits them: "local", "external", "" = not known
+	Counters      map[string]string `json:"counters,omitempty"`      // role -> series name asked of the engine
+	NeedDrain     bool              `json:"need_drain,omitempty"`
+	Expected      map[string]Reuse  `json:"expected,omitempty"` // prompt id -> expected reuse in the judged pass (all passes of floors alike)
+	Computed      map[string]int    `json:"-"`
+	LastChunk     map[string]int    `json:"last_chunk,omitempty"`     // prompt id -> length of the last computed prefill chunk, where geometry tells it
+	FirstExpected map[string]Reuse  `json:"first_expected,omitempty"` // of the first pass, where a later one is judged
+	FirstChunk    map[string]int    `json:"first_chunk,omitempty"`    // likewise
+	Pins          map[string]string `json:"pins"`                     // every pin of the arm, as asked
+	Attached      bool              `json:"attached,omitempty"`       // a server that was not started here: pins that cannot be read are unknown
+	Why           string            `json:"why,omitempty"`
 
 	Concurrency int    `json:"concurrency,omitempty"` // clients of the judged pass; 0 = one
 	Identity    string `json:"identity,omitempty"`    // XID: what differs between the identities: salt, adapter, image, config

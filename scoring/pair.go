@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"hash/fnv"
 	"math"
 
 	"kvladder/probes"
@@ -156,13 +157,24 @@ func candidates(t probes.Token) []compare.TokenLogprob {
 	var out []compare.TokenLogprob
 	seen := map[int]bool{}
 	for _, c := range t.Top {
-		if c.ID < 0 || c.Logprob == nil || seen[c.ID] {
+		id := c.ID
+		if id < 0 {
+			id = textID(c.Text)
+		}
+		if c.Logprob == nil || seen[id] {
 			continue
 		}
-		seen[c.ID] = true
-		out = append(out, compare.TokenLogprob{ID: c.ID, Logprob: *c.Logprob})
+		seen[id] = true
+		out = append(out, compare.TokenLogprob{ID: id, Logprob: *c.Logprob})
 	}
 	return out
+}
+
+// textID stands for the id of a token that a server gave the text of alone: below all ids.
+func textID(text string) int {
+	h := fnv.New32a()
+	h.Write([]byte(text))
+	return -2 - int(h.Sum32())
 }
 
 // bitEqual says whether ids and logprobs are equal at the aligned positions, the first

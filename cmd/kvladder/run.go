@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -113,6 +114,15 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 	attach, err := attached(o.Attach, r.plan)
 	if err != nil {
 		return none, err
+	}
+	if o.Only != "" {
+		var names []string
+		for _, ch := range r.plan.Chains {
+			names = append(names, ch.Name)
+		}
+		if !slices.Contains(names, o.Only) {
+			return none, fmt.Errorf("--only %s: no such chain; chains: %s", o.Only, strings.Join(names, ", "))
+		}
 	}
 	path := o.Out
 	if path == "" {

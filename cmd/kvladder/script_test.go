@@ -3,9 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -47,12 +50,27 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("ROOT", root)
 			e.Setenv("LADDERS", filepath.Join(root, "arms", "ladders"))
-			e.Setenv("SETS", filepath.Join(root, "prompts", "sets"))
+			sets := filepath.Join(root, "prompts", "sets")
+			e.Setenv("SETS", sets)
+			for from, to := range map[string]string{"sub-block-12.jsonl": "sub.jsonl", "smollm2-12.jsonl": "slots.jsonl"} {
+				for _, end := range []string{"", ".sha256"} {
+					b, err := os.ReadFile(filepath.Join(sets, from+end))
+					if err != nil {
+						return err
+					}
+					if err := os.WriteFile(filepath.Join(e.WorkDir, to+end), b, 0o644); err != nil {
+						return err
+					}
+				}
+			}
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": cmdExits,
-			"json":  cmdJSON,
+			"exits":   cmdExits,
+			"html":    cmdHTML,
+			"json":    cmdJSON,
+			"oneline": cmdOneline,
+			"stdout2": cmdStdout2,
 		},
 	})
 }
@@ -80,6 +98,46 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	if fmt.Sprint(code) != args[0] {
 		ts.Fatalf("kvladder %s: exit %d, want %s\n%s%s", strings.Join(args[2:], " "), code, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
+}
+
+// cmdOneline checks that standard error's last line is one error that matches a pattern, and
+// the only line that begins with "error:".
+func cmdOneline(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: oneline PATTERN")
+	}
+	lines := strings.Split(strings.TrimRight(ts.ReadFile("stderr.txt"), "\n"), "\n")
+	last := lines[len(lines)-1]
+	if !strings.HasPrefix(last, "error: ") || strings.Count("\n"+strings.Join(lines, "\n"), "\nerror: ") != 1 || strings.HasSuffix(last, ".") {
+		ts.Fatalf("want one line that begins with error:, got\n%s", strings.Join(lines, "\n"))
+	}
+	if ok, err := regexp.MatchString(args[0], last); err != nil || !ok {
+		ts.Fatalf("%q does not match %q", last, args[0])
+	}
+}
+
+// cmdStdout2 checks that what exits has kept of standard output matches a pattern.
+func cmdStdout2(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: stdout2 PATTERN")
+	}
+	ok, err := regexp.MatchString(args[0], ts.ReadFile("stdout.txt"))
+	ts.Check(err)
+	if ok == neg {
+		ts.Fatalf("standard output, pattern %q, negated %v:\n%s", args[0], neg, ts.ReadFile("stdout.txt"))
+	}
+}
+
+// cmdHTML starts a server that answers everything with a web page, and sets HTML to its URL
+// and PORT to its port.
+func cmdHTML(ts *testscript.TestScript, neg bool, args []string) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<!doctype html><title>welcome</title><h1>It works</h1>")
+	}))
+	ts.Defer(srv.Close)
+	ts.Setenv("HTML", srv.URL)
+	ts.Setenv("PORT", srv.URL[strings.LastIndexByte(srv.URL, ':')+1:])
 }
 
 func exitCode(err error) int {

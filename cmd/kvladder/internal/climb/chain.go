@@ -267,13 +267,17 @@ func (r *chainRun) launch(ctx context.Context) error {
 		launcher = r.c.Attacher(url)
 	}
 	at := arms.Address{Host: "127.0.0.1"}
+	var deadline time.Duration
+	if url != "" {
+		deadline = 5 * time.Second // it is said to be running
+	}
 	if url == "" {
 		if at.Port, err = launch.FreePort(); err != nil {
 			return r.harness("asking the system for a port", err)
 		}
 	}
 	run, err := arms.Up(ctx, arms.Launch{Arm: r.arm.Name, Engine: r.c.Engine, Launcher: launcher, Pins: r.arm.Pins, Address: at, Resources: r.res,
-		Log: r.tail, URL: url, Model: r.c.Set.Model, APIKey: r.c.APIKey})
+		Log: r.tail, URL: url, Deadline: deadline, Model: r.c.Set.Model, APIKey: r.c.APIKey})
 	if err != nil {
 		f.Close()
 		return err

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -74,14 +73,6 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 		if !done[jobKey(ch.Name, 0)] {
 			todo = append(todo, job{chain: ch, run: 0, try: tries[jobKey(ch.Name, 0)] + 1})
 		}
-	}
-	if c.Only != "" && !slices.ContainsFunc(c.Plan.Chains, func(ch arms.Chain) bool { return ch.Name == c.Only }) {
-		c.w.Close()
-		var names []string
-		for _, ch := range c.Plan.Chains {
-			names = append(names, ch.Name)
-		}
-		return scoring.Result{}, fmt.Errorf("--only %s: no such chain; chains: %s", c.Only, strings.Join(names, ", "))
 	}
 	if err := c.climbAll(ctx, todo); err != nil {
 		return scoring.Result{}, errors.Join(err, c.w.Close())
