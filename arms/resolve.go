@@ -487,10 +487,10 @@ func (r *resolver) expect() {
 				break
 			}
 			a, _ := r.plan.Design.ByName(w.arm)
+			if r.unordered(a) {
+				continue
+			}
 			if a.Judge == w.pass || (a.Judge == 0 && w.pass == a.Passes) {
-				if r.unordered(a) {
-					continue
-				}
 				a.Expected = passes[i]
 				a.LastChunk = r.lastChunks(a.Pins, passes[i])
 			}
