@@ -133,7 +133,9 @@ func (r *resolver) group(g Dtype) error {
 		}
 		byPreset[e.Preset] = e
 	}
-	part := slices.ContainsFunc(store, func(e Entry) bool { return e.Preset == "PART" })
+	part := slices.ContainsFunc(append(slices.Clone(store), own...), func(e Entry) bool {
+		return e.Preset == "PART" || e.Preset == "SOAK" && e.Base == "PART" || strings.HasPrefix(e.Reference, "C1-PART")
+	})
 	for _, e := range append(slices.Clone(store), own...) {
 		if (e.Preset == "PART" || e.Base == "PART") && !r.hasPrimes() {
 			return r.fail("arm %s needs prompts with a prime, set %s has none: freeze a mixed or partial-hit set", e.Name, r.s.Name)

@@ -61,6 +61,7 @@ var kinds = []Kind{
 	{"needle", "documents of their own, nothing shared", 48, 8, true, 24, needles},
 	{"shared-prefix", "groups of four that share a prefix which ends between boundaries", 48, 8, true, 24, sharedPrefix},
 	{"partial-hit", "lengths swept over all residues of the boundary, each with a prime", 48, 8, false, 32, partialHit},
+	{"fixed-hit", "equal lengths and equal primes: one geometry, however many requests", 24, 8, false, 1, fixedHit},
 	{"t1", "the divergent hit: seed, longer and followers, needles before and after the boundary", 48, 8, true, 32, divergentHit},
 	{"sub-block", "prompts shorter than one boundary: nothing can be reused", 12, 8, true, 6, subBlock},
 	{"prose", "words alone, no needles", 48, 24, true, 24, prose},
