@@ -464,3 +464,13 @@ func set[T any](dst *T, v *T) {
 		*dst = *v
 	}
 }
+
+// Pin sets shared pins, over those of the file.
+func (l *Ladder) Pin(pins map[string]string) {
+	if l.Pins == nil {
+		l.Pins = map[string]Scalar{}
+	}
+	for k, v := range pins {
+		l.Pins[k] = Scalar(v)
+	}
+}

@@ -514,8 +514,8 @@ func (r *resolver) expectRanks(pins map[string]string, steps []Step) []map[strin
 	for k := range n {
 		part := *r.s
 		part.Prompts = nil
-		for i, p := range r.s.Prompts {
-			if i%n == k {
+		for _, p := range r.s.Prompts {
+			if r.plan.Replay.Rank(p.ID) == k {
 				part.Prompts = append(part.Prompts, p)
 			}
 		}

@@ -106,6 +106,9 @@ func (s *scorer) pinsOf(spec *ArmSpec, run int) (Column, string) {
 	if a == nil {
 		return Unknown, spec.Name + ": no records, so no pins were read"
 	}
+	if a.elsewhere != "" {
+		return No, spec.Name + ": " + a.elsewhere
+	}
 	attached := spec.Attached
 	pins := a.pins
 	for _, f := range a.incarnation {

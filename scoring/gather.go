@@ -37,7 +37,8 @@ type armRun struct {
 	samples     []*probes.Sample
 	badScrapes  []string
 
-	ranks Ranks
+	ranks     Ranks
+	elsewhere string // the first request that the counters show on another rank than the one asked
 }
 
 type identitySeen struct {
@@ -381,8 +382,11 @@ func (a *armRun) countRank(r *probes.Reply) {
 			}
 		}
 	}
-	if asked && !others {
+	switch {
+	case asked && !others:
 		a.ranks.Proven++
+	case others && !asked && a.elsewhere == "":
+		a.elsewhere = fmt.Sprintf("request %s asked for rank %d and another one served it", r.Prompt, *r.RankAsked)
 	}
 }
 

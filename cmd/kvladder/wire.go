@@ -56,6 +56,7 @@ func verbs(stdout, stderr io.Writer) []*cobra.Command {
 		newPlanCmd(stdout, stderr),
 		newRunCmd(stdout, stderr),
 		newScoreCmd(stdout, stderr),
+		newSelftestCmd(stdout, stderr),
 		newShowCmd(stdout, stderr),
 		newTestbedCmd(stdout, stderr),
 		newVerifyCmd(stdout, stderr),

@@ -79,7 +79,7 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 	cl := r.client()
 	req := replay.Request{Path: r.c.Set.Path, Body: []byte(body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, id)}
 	if plan.Replay.Ranks > 0 {
-		rank := i % plan.Replay.Ranks
+		rank := plan.Replay.Rank(p.ID)
 		req.Rank = &rank
 	}
 	reply := cl.Send(ctx, req)
