@@ -119,7 +119,7 @@ func (r *resolver) concTwins(g Dtype, suffix, preset, process string, i int, spl
 			return err
 		}
 		a.Chain, a.Process, a.Concurrency = ch.Name, ch.Name, e.Concurrency
-		t := &timetable{chain: ch, arm: &a, concurrency: e.Concurrency}
+		t := &timetable{chain: ch, arm: &a, concurrency: e.clients()}
 		do := "replay"
 		if preset == "C1" {
 			switch e.base() {
@@ -234,6 +234,16 @@ func (r *resolver) late(g Dtype, suffix string, e Entry) error {
 	return nil
 }
 
+// clients is how many send a pass. CONC has to show that n requests ran at once, and a gauge
+// that is read now and then hardly ever meets the moment when all of n clients have one
+// running: half as many more send.
+func (e *Entry) clients() int {
+	if e.Preset == "CONC" {
+		return e.Concurrency + (e.Concurrency+1)/2
+	}
+	return e.Concurrency
+}
+
 // floods is how many pool sizes are sent; C0-late sends several.
 func (e *Entry) floods() string {
 	switch {
@@ -267,7 +277,10 @@ func (r *resolver) ownChain(g Dtype, suffix string, e Entry) error {
 		return err
 	}
 	a.FailLoads = failLoads(append(append([]StepLine{}, e.Before...), e.Steps...))
-	t := begin(&a, g, e.Concurrency)
+	t := begin(&a, g, e.clients())
+	if e.Concurrency > 0 {
+		a.Concurrency = e.Concurrency
+	}
 	a.Connector = p.config == "store"
 	switch e.Preset {
 	case "custom":

@@ -118,7 +118,7 @@ func (r *chainRun) watch(ctx context.Context, pass int, done <-chan struct{}) pr
 			return f
 		case <-ctx.Done():
 			return f
-		case <-time.After(4 * time.Millisecond):
+		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }
