@@ -114,6 +114,22 @@ type Entry struct {
 	Pins   map[string]Scalar `yaml:"pins"`
 	Why    string            `yaml:"why"`
 	Before []StepLine        `yaml:"before"` // steps right before the arm's own requests, with the process down where the preset restarts it
+	After  []StepLine        `yaml:"after"`  // steps right behind them
+
+	Base        string            `yaml:"base"`        // CONC, SOAK: the preset whose schedule they run; WARM where none is named
+	Concurrency int               `yaml:"concurrency"` // clients; CONC needs it, PRESS and custom may have it
+	Identity    string            `yaml:"identity"`    // XID: salt, adapter, image or config
+	From        map[string]Scalar `yaml:"from"`        // XID of config: pins of the process that fills the store
+	Passes      int               `yaml:"passes"`      // SOAK: rounds
+	Minutes     float64           `yaml:"minutes"`     // SOAK: the rounds are spread over at least so long
+	Flood       int               `yaml:"flood"`       // PRESS, C0-late: pool sizes that are sent between the passes
+
+	Config        string     `yaml:"config"` // custom: C0, C1 or store
+	Reference     string     `yaml:"reference"`
+	ReferencePass int        `yaml:"reference_pass"`
+	Exercise      string     `yaml:"exercise"`
+	Path          string     `yaml:"path"`
+	Steps         []StepLine `yaml:"steps"`
 }
 
 // UnmarshalYAML accepts `WARM` for `{preset: WARM}`.
@@ -151,8 +167,8 @@ func (s *StepLine) UnmarshalYAML(n ast.Node) error {
 	if _, ok := Steps[w[0]]; !ok {
 		return fieldError(n, fmt.Sprintf("unknown step %q; known: %s", w[0], strings.Join(sortedKeys(Steps), ", ")))
 	}
-	if w[0] == "corrupt" && len(w) != 4 {
-		return fieldError(n, "corrupt takes FILE OFFSET N")
+	if why := StepLine(w).check(); why != "" {
+		return fieldError(n, why)
 	}
 	*s = w
 	return nil
@@ -184,10 +200,11 @@ type Alpha struct {
 
 // ReplayFile is how requests are sent.
 type ReplayFile struct {
-	Ranks   int    `yaml:"ranks"`
-	RankBy  string `yaml:"rank_by"`
-	Field   string `yaml:"rank_field"`
-	Timeout int    `yaml:"timeout_seconds"`
+	Concurrency int    `yaml:"concurrency"` // clients that every pass of the ladder is sent by; 0 = one
+	Ranks       int    `yaml:"ranks"`
+	RankBy      string `yaml:"rank_by"`
+	Field       string `yaml:"rank_field"`
+	Timeout     int    `yaml:"timeout_seconds"`
 }
 
 // FileError is a fault of a ladder file, with its place.
@@ -308,7 +325,8 @@ func kindWord(t reflect.Type) string {
 
 var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "arms", "floors", "rules",
 	"replay", "parallel", "predict", "not_claimed", "unproven", "claims", "name", "preset", "before", "n_min", "g_min", "p_max", "alpha",
-	"control_max", "hit_share", "replicates", "stall_seconds", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
+	"after", "base", "concurrency", "identity", "from", "passes", "minutes", "flood", "config", "reference", "reference_pass", "exercise", "path",
+	"steps", "control_max", "hit_share", "replicates", "stall_seconds", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
 
 // suggest names the known word closest to the one that was written.
 func suggest(got string, known []string) string {
@@ -373,6 +391,9 @@ func (l *Ladder) check() error {
 			return miss(fmt.Sprintf("claim %q has status %q", c.Text, c.Status), "use asserted, measured, refuted or withdrawn")
 		}
 	}
+	if l.Replay.Concurrency < 0 || l.Replay.Concurrency > 512 {
+		return miss(fmt.Sprintf("replay.concurrency: %d is not between 1 and 512", l.Replay.Concurrency), "")
+	}
 	switch l.Replay.RankBy {
 	case "", "header", "body", "url":
 	default:
@@ -387,6 +408,9 @@ func (l *Ladder) check() error {
 			return miss(fmt.Sprintf("arm %s is named twice", e.Name), "give one of them another name")
 		}
 		seen[e.Name] = true
+		if what, hint := e.check(); what != "" {
+			return miss(fmt.Sprintf("arm %s: %s", e.Name, what), hint)
+		}
 	}
 	return nil
 }

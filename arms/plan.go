@@ -82,6 +82,8 @@ type ChainStep struct {
 	Arm  string   `json:"arm"`
 	Pass int      `json:"pass,omitempty"`
 	Args []string `json:"args,omitempty"`
+
+	Concurrency int `json:"concurrency,omitempty"` // clients, where not the plan's
 }
 
 // Claim is something said about the outcome, with its standing.

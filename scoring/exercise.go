@@ -95,6 +95,11 @@ func (s *scorer) limb(j *judgement, w *row) *bool {
 		return j.carried(w, "mixed")
 	case "COLD":
 		return s.storedIn(j, w)
+	case "XID":
+		if same := s.sameIdentity(j, w); same != nil {
+			return j.carried(same, j.spec.Path)
+		}
+		return nil
 	}
 	return j.carried(w, j.spec.Path)
 }
@@ -250,6 +255,7 @@ func (s *scorer) columnX(j *judgement) {
 			labels[w.class()] = true
 		}
 	}
+	mustN = max(mustHit, mustN-j.spec.FailLoads) // a load that was made to fail is computed instead
 	mayHit := mustN > 0
 	if unknown > 0 {
 		j.exerciseOK = false
@@ -324,6 +330,16 @@ func (s *scorer) columnX(j *judgement) {
 		no(No, Trivial, "only %d requests took the path, at least %d had to", len(j.exercised), few)
 		return
 	}
+	if c, why := s.concurrent(j); c != Yes {
+		no(c, subOf(c), "%s", why)
+		return
+	}
+	if j.spec.Exercise == "PRESS" {
+		if c, why := s.pressed(j); c != Yes {
+			no(c, subOf(c), "%s", why)
+			return
+		}
+	}
 	if j.spec.Exercise == "WARM" {
 		if proved, why := s.resetProved(j, rows); proved != Yes {
 			no(proved, Unproven, "%s", why)
@@ -331,6 +347,14 @@ func (s *scorer) columnX(j *judgement) {
 		}
 	}
 	j.cols.X = Yes
+}
+
+// subOf is the finer word for an exercise that did not happen, or is not known to have.
+func subOf(c Column) string {
+	if c == No {
+		return ReuseLost
+	}
+	return Unproven
 }
 
 func (s *scorer) shortForStore(rows []*row) bool {
@@ -444,7 +468,7 @@ func (s *scorer) columnV(j *judgement) {
 	if j.arm == nil {
 		return
 	}
-	facts := append([]probes.InvariantFact(nil), j.arm.invariants...)
+	facts := s.invariantsOf(j.arm)
 	if f, ok := s.storedEnough(j); ok {
 		registered := false
 		for _, have := range facts {
@@ -456,7 +480,7 @@ func (s *scorer) columnV(j *judgement) {
 	}
 	inReference := map[string]bool{}
 	if ref := s.t.arm(0, j.spec.Reference); ref != nil {
-		for _, f := range ref.invariants {
+		for _, f := range s.invariantsOf(ref) {
 			if f.Held != nil && !*f.Held {
 				inReference[f.Name] = true
 			}
@@ -490,7 +514,7 @@ func isLeak(name string) bool { return name == "no leak" || name == "leak" }
 // chunk that ends with it is not asked for: only a shortfall counts, and it has to be one.
 // Where anything else may explain a shortfall, nothing is said.
 func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
-	if j.spec.Exercise != "COLD" && j.spec.Exercise != "PART" || s.in.Design.Imported {
+	if j.spec.Exercise != "COLD" && j.spec.Exercise != "PART" && j.spec.Exercise != "PRESS" || s.in.Design.Imported {
 		return probes.InvariantFact{}, false
 	}
 	chunk := s.in.Set.Geometry.StoreChunk
@@ -499,6 +523,11 @@ func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
 		return probes.InvariantFact{}, false
 	}
 	end := s.atRest(j)
+	if j.spec.Exercise == "PRESS" { // between the pass that fills the store and the flood
+		if end = nil; j.arm.store("filled") != nil {
+			end = j.arm.store("filled").Chunks
+		}
+	}
 	if end == nil {
 		return probes.InvariantFact{}, false
 	}
@@ -513,7 +542,7 @@ func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
 	}
 	want := distinctChunks(s.in.Set, chunk)
 	got := *end
-	if v := j.arm.total(probes.StoredChunks, judgedPass(j.spec)); v != nil {
+	if v := j.arm.total(probes.StoredChunks, judgedPass(j.spec)); v != nil && j.spec.Exercise != "PRESS" {
 		got = max(got, int(*v))
 	}
 	return probes.InvariantFact{Name: storeInvariant, Held: ptr(got >= want), Seen: fmt.Sprintf("%d chunks stored, %d expected", got, want)}, true

@@ -30,6 +30,9 @@ type armRun struct {
 	resets      []probes.StepFact
 	invariants  []probes.InvariantFact
 	liveness    []probes.LivenessFact
+	loads       []probes.LoadsFact
+	pools       []probes.PoolFact
+	running     []probes.RunningFact
 	harness     []string
 	samples     []*probes.Sample
 	badScrapes  []string
@@ -310,6 +313,21 @@ func (t *transcript) addFact(r *probes.Record, a *armRun, at runChain, open map[
 		var f probes.LivenessFact
 		if t.read(r, &f) {
 			a.liveness = append(a.liveness, f)
+		}
+	case probes.FactLoads:
+		var f probes.LoadsFact
+		if t.read(r, &f) {
+			a.loads = append(a.loads, f)
+		}
+	case probes.FactPool:
+		var f probes.PoolFact
+		if t.read(r, &f) {
+			a.pools = append(a.pools, f)
+		}
+	case probes.FactRunning:
+		var f probes.RunningFact
+		if t.read(r, &f) {
+			a.running = append(a.running, f)
 		}
 	case probes.FactHarness:
 		var f probes.HarnessFact

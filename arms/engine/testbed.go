@@ -109,6 +109,9 @@ func (Testbed) Counters() map[string]string {
 		probes.Computed:        `vllm:prompt_tokens_by_source{source="local_compute"}`,
 		probes.CachedTokens:    "vllm:prompt_tokens_cached",
 		probes.Preemptions:     "vllm:num_preemptions",
+		probes.Evictions:       "kvladder_testbed_evictions",
+		probes.Running:         "vllm:num_requests_running",
+		probes.NullBlock:       "kvladder_testbed_null_block_checksum",
 		probes.StoredChunks:    "kvladder_testbed_stored_chunks",
 		probes.StoredBytes:     "vllm:kv_offload_store_bytes",
 		probes.LoadedBytes:     "vllm:kv_offload_load_bytes",
@@ -117,8 +120,7 @@ func (Testbed) Counters() map[string]string {
 
 // CachedIs is "local" where there is no store; with one, the counters tell.
 func (Testbed) CachedIs(preset string) string {
-	switch preset {
-	case "C0", "C0-split", "C1", "C0-PART", "C1-PART":
+	if strings.HasPrefix(preset, "C0") || strings.HasPrefix(preset, "C1") {
 		return "local"
 	}
 	return ""

@@ -61,9 +61,13 @@ var kinds = []Kind{
 	{"needle", "documents of their own, nothing shared", 48, 8, true, 24, needles},
 	{"shared-prefix", "groups of four that share a prefix which ends between boundaries", 48, 8, true, 24, sharedPrefix},
 	{"partial-hit", "lengths swept over all residues of the boundary, each with a prime", 48, 8, false, 32, partialHit},
+	{"fixed-hit", "equal lengths and equal primes: one geometry, however many requests", 24, 8, false, 1, fixedHit},
 	{"t1", "the divergent hit: seed, longer and followers, needles before and after the boundary", 48, 8, true, 32, divergentHit},
 	{"sub-block", "prompts shorter than one boundary: nothing can be reused", 12, 8, true, 6, subBlock},
 	{"prose", "words alone, no needles", 48, 24, true, 24, prose},
+	{"bystanders", "documents of their own, and bystanders: some share a prefix with one of them, some are too short to be reused; private values named", 48, 8, true, 32, bystanders},
+	{"xid-salt", "pairs of equal prompts under two cache salts", 48, 8, true, 20, xidSalt},
+	{"xid-adapter", "pairs of equal prompts under two model names", 48, 8, true, 20, xidAdapter},
 	{"slots", "prose for llama-server, one slot for each prompt, lengths 1 modulo 64", 12, 24, true, 2, slots},
 	{"file", "prompts and answers read from a JSONL file", 0, 8, false, 0, fromFile},
 }

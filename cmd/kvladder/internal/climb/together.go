@@ -1,0 +1,183 @@
+package climb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"kvladder/arms"
+	"kvladder/probes"
+	"kvladder/probes/replay"
+)
+
+// together sends the Set by n clients at once: client c has the prompts c, c+n, c+2n ... in
+// order and sends one when the record of its last one is written. Meanwhile the gauge of
+// running requests is read. A client that meets a dead engine, or cannot go on, keeps the
+// others from sending more; what they have on the wire is still written down.
+func (r *chainRun) together(ctx context.Context, st arms.ChainStep, n int) error {
+	set := r.c.Set
+	n = min(n, len(set.Prompts))
+	stop := make(chan struct{})
+	var once sync.Once
+	var mu sync.Mutex
+	var errs []error
+	fail := func(err error) {
+		mu.Lock()
+		errs = append(errs, err)
+		mu.Unlock()
+		once.Do(func() { close(stop) })
+	}
+	var beside, clients sync.WaitGroup
+	done := make(chan struct{})
+	var seen probes.RunningFact
+	beside.Add(1)
+	go func() {
+		defer beside.Done()
+		seen = r.watch(ctx, st.Pass, done)
+	}()
+	if r.aborts != nil {
+		beside.Add(1)
+		go func() {
+			defer beside.Done()
+			if err := r.abort(ctx, done); err != nil {
+				fail(err)
+			}
+		}()
+	}
+	for c := range n {
+		clients.Add(1)
+		go func() {
+			defer clients.Done()
+			for i := c; i < len(set.Prompts); i += n {
+				p := &set.Prompts[i]
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if st.Do == "prime" && p.Prime != nil {
+					if _, err := r.ask(ctx, st, i, p, true, nil); err != nil {
+						fail(err)
+						return
+					}
+				}
+				if _, err := r.ask(ctx, st, i, p, false, nil); err != nil {
+					fail(err)
+					return
+				}
+			}
+		}()
+	}
+	clients.Wait()
+	close(done)
+	beside.Wait()
+	if r.aborts != nil {
+		if err := r.tellAborts(); err != nil {
+			return err
+		}
+	}
+	if err := r.fact(probes.FactRunning, "gauge of running requests", seen); err != nil {
+		return err
+	}
+	for _, err := range errs {
+		if errors.Is(err, errDied) { // what the others met is its echo
+			return err
+		}
+	}
+	if len(errs) > 0 {
+		return errs[0]
+	}
+	return nil
+}
+
+// watch reads the gauge of running requests until done, summed over ranks, and keeps the
+// highest reading.
+func (r *chainRun) watch(ctx context.Context, pass int, done <-chan struct{}) probes.RunningFact {
+	f := probes.RunningFact{Pass: pass}
+	if _, ok := r.c.Engine.Counters()[probes.Running]; !ok {
+		return f
+	}
+	for {
+		if vs, err := r.scrape(ctx); err == nil {
+			sum, known := 0.0, false
+			for _, v := range vs {
+				if v.Role == probes.Running {
+					sum, known = sum+v.Value, true
+				}
+			}
+			if known {
+				f.Readings++
+				f.Peak = max(f.Peak, int(sum))
+			}
+		}
+		select {
+		case <-done:
+			return f
+		case <-ctx.Done():
+			return f
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// aborts are requests whose connections are closed on purpose beside a pass.
+type aborts struct {
+	n      int
+	within time.Duration
+	args   []string
+
+	cut, whole, failed int
+}
+
+// abort sends n requests of the Set, drawn with a seed that the plan and the arm give, and
+// closes each connection after a drawn time of at most within. It ends early when the pass
+// does.
+func (r *chainRun) abort(ctx context.Context, done <-chan struct{}) error {
+	a := r.aborts
+	seed := replay.RequestID(r.c.digest, r.arm.Name, 0, 0, "abort")
+	var hi, lo uint64
+	fmt.Sscanf(seed, "%16x%16x", &hi, &lo)
+	rng := rand.New(rand.NewPCG(hi, lo))
+	order := rng.Perm(len(r.c.Set.Prompts))
+	for k := range a.n {
+		select {
+		case <-done:
+			return nil
+		default:
+		}
+		i := order[k%len(order)]
+		p := &r.c.Set.Prompts[i]
+		actx, cancel := context.WithTimeout(ctx, max(time.Millisecond, time.Duration(rng.Int64N(int64(a.within)+1))))
+		req := replay.Request{Path: r.c.Set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, 0, fmt.Sprintf("abort/%d", k))}
+		if n := r.c.Plan.Replay.Ranks; n > 0 {
+			rank := i % n
+			req.Rank = &rank
+		}
+		reply := r.client().Send(actx, req)
+		cut := actx.Err() != nil
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case cut:
+			a.cut++
+		case reply.Status == 200:
+			a.whole++
+		default:
+			a.failed++
+		}
+	}
+	return nil
+}
+
+// tellAborts writes down what came of them; a pass beside which none was cut off did not
+// try what it was there for.
+func (r *chainRun) tellAborts() error {
+	a := r.aborts
+	r.aborts = nil
+	return r.fact(probes.FactStep, "client", probes.StepFact{Step: "abort", Args: a.args, Done: a.cut > 0, Proved: new(a.cut > 0),
+		Seen: fmt.Sprintf("%d connections closed before the reply, %d answered before, %d refused", a.cut, a.whole, a.failed)})
+}
