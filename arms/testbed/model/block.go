@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	BlockTokens = 16  // positions per block
-	StateEvery  = 64  // positions between snapshots of the recurrent state
+	BlockTokens = 16  // positions per block, unless a Geometry says otherwise
+	StateEvery  = 64  // positions between snapshots of the recurrent state, likewise
 	Window      = 48  // keys a windowed layer sees, the query's own included
 	Vocab       = 639 // token ids 0..638
 	BOS         = 256 // first token of every sequence
@@ -75,9 +75,9 @@ var groupShapes = [...][]shape{
 	WindowGroup: {{1, 16, 40}, {2, 32, 32}},
 }
 
-// Block holds BlockTokens positions of one group's layers as stored codes:
-// per layer, K as [16][heads][dk] and then V as [16][heads][dv]. bf16 codes are
-// uint16; fp8 codes are one byte, with one float32 scale for the K and one for
+// Block holds some positions, 16 or another multiple of panelWidth, of one
+// group's layers as stored codes: per layer, K as [tokens][heads][dk] and then V
+// as [tokens][heads][dv]. bf16 codes are uint16; fp8 codes are one byte, with one float32 scale for the K and one for
 // the V of each head and layer. A fresh block has codes 0 and scales 1.
 //
 // Beside the codes a Block keeps their decoded float32 values, which is what
@@ -87,6 +87,7 @@ var groupShapes = [...][]shape{
 // A Block is not safe for concurrent use while somebody writes it.
 type Block struct {
 	group  Group
+	tokens int
 	dtype  DType
 	wide   []uint16  // codes when bf16
 	narrow []uint8   // codes when fp8
@@ -99,19 +100,31 @@ type part struct {
 	shape
 	k, v   int       // first code of K and of V
 	scale  int       // first scale
-	keys   []float32 // decoded K as [heads][dk][16]: the layout of a weight panel
-	values []float32 // decoded V as [heads][16][dv]
+	keys   []float32 // decoded K as [tokens/16][heads][dk][16]: the layout of a weight panel
+	values []float32 // decoded V as [tokens/16][heads][16][dv]
 }
 
-// NewBlock makes a fresh block. It panics for Recurrent, which has a State.
-func NewBlock(g Group, dt DType) *Block {
+// panel returns the decoded keys [dk][16] and values [16][dv] of one head for
+// the i-th sixteen positions of the block.
+func (p *part) panel(i, head int) (keys, values []float32) {
+	at := (i*p.heads + head) * panelWidth
+	return p.keys[at*p.dk:][:panelWidth*p.dk], p.values[at*p.dv:][:panelWidth*p.dv]
+}
+
+// NewBlock makes a fresh block of BlockTokens positions. It panics for
+// Recurrent, which has a State.
+func NewBlock(g Group, dt DType) *Block { return Geometry{}.NewBlock(g, dt) }
+
+// NewBlock makes a fresh block of r.Block positions.
+func (r Geometry) NewBlock(g Group, dt DType) *Block {
+	tokens := r.Filled().Block
 	if g != Attention && g != WindowGroup {
 		panic("model: group " + g.String() + " keeps no blocks")
 	}
-	b := &Block{group: g, dtype: dt}
+	b := &Block{group: g, tokens: tokens, dtype: dt}
 	codes, scales := 0, 0
 	for _, s := range groupShapes[g] {
-		nk, nv := BlockTokens*s.heads*s.dk, BlockTokens*s.heads*s.dv
+		nk, nv := tokens*s.heads*s.dk, tokens*s.heads*s.dv
 		b.parts = append(b.parts, part{
 			shape: s, k: codes, v: codes + nk, scale: scales,
 			keys: make([]float32, nk), values: make([]float32, nv),
@@ -132,6 +145,9 @@ func NewBlock(g Group, dt DType) *Block {
 
 // Group returns the block's group.
 func (b *Block) Group() Group { return b.group }
+
+// Tokens returns the number of positions.
+func (b *Block) Tokens() int { return b.tokens }
 
 // DType returns the block's storage format.
 func (b *Block) DType() DType { return b.dtype }
@@ -202,7 +218,7 @@ func (b *Block) SetScales(src []byte) error {
 // CopyFrom makes b hold what o holds, scales included. It panics if the two
 // differ in group or format.
 func (b *Block) CopyFrom(o *Block) {
-	if b.group != o.group || b.dtype != o.dtype {
+	if b.group != o.group || b.dtype != o.dtype || b.tokens != o.tokens {
 		panic(fmt.Sprintf("model: copy of a %s block of %s into a %s block of %s", o.dtype, o.group, b.dtype, b.group))
 	}
 	copy(b.wide, o.wide)
@@ -227,7 +243,7 @@ func (b *Block) decode() {
 
 // decodeHead refreshes the keys or the values of one head of p.
 func (b *Block) decodeHead(p *part, h int, keys bool) {
-	for slot := range BlockTokens {
+	for slot := range b.tokens {
 		b.decodeSlot(p, h, slot, keys)
 	}
 }
@@ -244,9 +260,10 @@ func (p *part) at(h, slot int, keys bool) (code, n, scale int) {
 // decodeSlot refreshes the keys or the values of one head and slot of p.
 func (b *Block) decodeSlot(p *part, h, slot int, keys bool) {
 	code, n, scale := p.at(h, slot, keys)
-	dst, step := p.values[(h*BlockTokens+slot)*p.dv:], 1
+	pk, pv := p.panel(slot/panelWidth, h)
+	dst, step := pv[slot%panelWidth*p.dv:], 1
 	if keys {
-		dst, step = p.keys[h*p.dk*BlockTokens+slot:], BlockTokens
+		dst, step = pk[slot%panelWidth:], panelWidth
 	}
 	if b.dtype == FP8 {
 		f := b.scales[scale]
