@@ -88,6 +88,7 @@ var groupShapes = [...][]shape{
 type Block struct {
 	group  Group
 	tokens int
+	lo, hi int // heads that codes and scales are read and written of; hi 0 is all
 	dtype  DType
 	wide   []uint16  // codes when bf16
 	narrow []uint8   // codes when fp8
@@ -167,25 +168,92 @@ func (b *Block) Reset() {
 
 // AppendCodes appends the codes, bf16 ones little endian, without the scales.
 func (b *Block) AppendCodes(dst []byte) []byte {
-	if b.dtype == FP8 {
-		return append(dst, b.narrow...)
-	}
-	for _, c := range b.wide {
-		dst = binary.LittleEndian.AppendUint16(dst, c)
+	for from, to := range b.runs {
+		if b.dtype == FP8 {
+			dst = append(dst, b.narrow[from:to]...)
+			continue
+		}
+		for _, c := range b.wide[from:to] {
+			dst = binary.LittleEndian.AppendUint16(dst, c)
+		}
 	}
 	return dst
+}
+
+// Heads returns b seen through a share of its heads, [lo, hi) in each layer, as
+// one rank of a tensor split keeps it. Reading and writing codes and scales of
+// the share reads and writes those of b.
+func (b *Block) Heads(lo, hi int) *Block {
+	v := *b
+	v.lo, v.hi = lo, hi
+	return &v
+}
+
+// heads returns the heads of p that b shows.
+func (b *Block) heads(p *part) (lo, hi int) {
+	if b.hi == 0 {
+		return 0, p.heads
+	}
+	return min(b.lo, p.heads), min(b.hi, p.heads)
+}
+
+// runs yields the ranges of codes that b shows, in storage order.
+func (b *Block) runs(yield func(from, to int) bool) {
+	for i := range b.parts {
+		p := &b.parts[i]
+		lo, hi := b.heads(p)
+		for _, keys := range []bool{true, false} {
+			for slot := range b.tokens {
+				from, n, _ := p.at(lo, slot, keys)
+				if !yield(from, from+n*(hi-lo)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// shown returns the indices of the scales that b shows, in storage order.
+func (b *Block) shown() []int {
+	var out []int
+	if b.dtype != FP8 {
+		return nil
+	}
+	for i := range b.parts {
+		p := &b.parts[i]
+		lo, hi := b.heads(p)
+		for _, first := range []int{p.scale, p.scale + p.heads} {
+			for h := lo; h < hi; h++ {
+				out = append(out, first+h)
+			}
+		}
+	}
+	return out
 }
 
 // SetCodes replaces the codes by what AppendCodes wrote and leaves the scales
 // as they are. It fails, changing nothing, if src has another length.
 func (b *Block) SetCodes(src []byte) error {
-	want := 2*len(b.wide) + len(b.narrow)
+	width := 1
+	if b.dtype == BF16 {
+		width = 2
+	}
+	want := 0
+	for from, to := range b.runs {
+		want += width * (to - from)
+	}
 	if len(src) != want {
 		return fmt.Errorf("%s block of %s: %d bytes of codes, want %d", b.dtype, b.group, len(src), want)
 	}
-	copy(b.narrow, src)
-	for i := range b.wide {
-		b.wide[i] = binary.LittleEndian.Uint16(src[2*i:])
+	for from, to := range b.runs {
+		if b.dtype == FP8 {
+			src = src[copy(b.narrow[from:to], src):]
+			continue
+		}
+		for i := from; i < to; i++ {
+			b.wide[i] = binary.LittleEndian.Uint16(src)
+			src = src[2:]
+		}
 	}
 	b.decode()
 	return nil
@@ -194,8 +262,8 @@ func (b *Block) SetCodes(src []byte) error {
 // AppendScales appends the scales as little-endian float32: per layer the K
 // scale of each head, then the V scale of each head. For bf16 there are none.
 func (b *Block) AppendScales(dst []byte) []byte {
-	for _, s := range b.scales {
-		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(s))
+	for _, i := range b.shown() {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(b.scales[i]))
 	}
 	return dst
 }
@@ -203,11 +271,12 @@ func (b *Block) AppendScales(dst []byte) []byte {
 // SetScales replaces the scales by what AppendScales wrote and leaves the codes
 // as they are. It fails, changing nothing, if src has another length.
 func (b *Block) SetScales(src []byte) error {
-	if len(src) != 4*len(b.scales) {
-		return fmt.Errorf("%s block of %s: %d bytes of scales, want %d", b.dtype, b.group, len(src), 4*len(b.scales))
+	shown := b.shown()
+	if len(src) != 4*len(shown) {
+		return fmt.Errorf("%s block of %s: %d bytes of scales, want %d", b.dtype, b.group, len(src), 4*len(shown))
 	}
-	for i := range b.scales {
-		b.scales[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+	for i, at := range shown {
+		b.scales[at] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 	}
 	if b.dtype == FP8 {
 		b.decode()
@@ -234,7 +303,7 @@ func (b *Block) CopyFrom(o *Block) {
 func (b *Block) decode() {
 	for i := range b.parts {
 		p := &b.parts[i]
-		for h := range p.heads {
+		for h, hi := b.heads(p); h < hi; h++ {
 			b.decodeHead(p, h, true)
 			b.decodeHead(p, h, false)
 		}
