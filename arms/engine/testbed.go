@@ -21,11 +21,10 @@ import (
 // dialect, counts under vLLM's names, and states every pin it runs with.
 type Testbed struct{}
 
-// The sizes that the embedded engine is built with.
+// The sizes that the embedded engine has unless pins say otherwise.
 const (
 	testbedBlock     = 16
 	testbedRecurrent = 64
-	testbedChunk     = 64
 )
 
 var testbedPins = map[string]pin{
@@ -38,6 +37,47 @@ var testbedPins = map[string]pin{
 	"ranks":          {"1", atLeast(1)},
 	"hash_seed":      {"0", some},
 	"fault":          {"", nil}, // identifiers separated by commas; the server knows which exist
+
+	// What has a default that changes nothing is left out of the command line.
+	"block_size":       {"16", atLeast(16)},
+	"mamba_block_size": {"64", atLeast(16)},
+	"tensor_parallel":  {"1", oneOf("1", "2")},
+	"store_scope":      {"rank", oneOf("rank", "shared")},
+	"store_steps":      {"0", atLeast(0)},
+	"load_steps":       {"0", atLeast(0)},
+	"load_policy":      {"recompute", oneOf("recompute", "fail")},
+	"draft":            {"0", atLeast(0)},
+	"config_epoch":     {"0", atLeast(0)},
+	"adapters":         {"", nil},
+	"noise":            {"none", oneOf("none", "split", "order")},
+	"noise_seed":       {"0", unsigned},
+	"flake":            {"0", rate},
+}
+
+// testbedOptions are the pins that are left out where they have their default: the flag of
+// each, and the member of /server_info that states it.
+var testbedOptions = []struct{ pin, flag, member string }{
+	{"block_size", "--block-size", ""},
+	{"mamba_block_size", "--mamba-block-size", ""},
+	{"tensor_parallel", "--tensor-parallel-size", "tensor_parallel_size"},
+	{"store_scope", "--store-scope", "store_scope"},
+	{"store_steps", "--store-steps", "store_steps"},
+	{"load_steps", "--load-steps", "load_steps"},
+	{"load_policy", "--kv-load-failure-policy", "kv_load_failure_policy"},
+	{"draft", "--num-speculative-tokens", "num_speculative_tokens"},
+	{"config_epoch", "--config-epoch", "config_epoch"},
+	{"adapters", "--adapters", "adapters"},
+	{"noise", "--noise", "noise"},
+	{"noise_seed", "--noise-seed", "noise_seed"},
+	{"flake", "--flake", "flake"},
+}
+
+// rate accepts numbers from 0 to 1.
+func rate(v string) error {
+	if x, err := strconv.ParseFloat(v, 64); err != nil || !(x >= 0 && x <= 1) {
+		return fmt.Errorf("%q is not a number from 0 to 1", v)
+	}
+	return nil
 }
 
 func (Testbed) Name() string { return "testbed" }
@@ -85,6 +125,11 @@ func (Testbed) Spec(pins map[string]string, at arms.Address, res arms.Resources)
 		"--connector", p["connector"]}
 	if p["connector"] == "store" && res.Store != "" {
 		argv = append(argv, "--store-path", res.Store)
+	}
+	for _, o := range testbedOptions {
+		if p[o.pin] != testbedPins[o.pin].def {
+			argv = append(argv, o.flag, p[o.pin])
+		}
 	}
 	if p["fault"] != "" {
 		argv = append(argv, "--fault", p["fault"])
@@ -152,6 +197,21 @@ func (Testbed) ReadPins(ctx context.Context, e probes.Endpoint, pins map[string]
 			r.read(name, v.String(), source, nil)
 		}
 	}
+	for _, o := range testbedOptions {
+		switch v := info.Testbed[o.member].(type) {
+		case string:
+			r.read(o.pin, v, source, nil)
+		case json.Number:
+			r.read(o.pin, v.String(), source, drawn(o.pin))
+		}
+	}
+	if g, ok := info.Testbed["geometry"].(map[string]any); ok {
+		for name, member := range map[string]string{"block_size": "attention_block", "mamba_block_size": "recurrent_block"} {
+			if v, ok := g[member].(json.Number); ok {
+				r.read(name, v.String(), source, nil)
+			}
+		}
+	}
 	if v, ok := info.Testbed["enable_prefix_caching"].(bool); ok {
 		r.read("prefix_caching", onOff(v), source, nil)
 	}
@@ -163,6 +223,14 @@ func (Testbed) ReadPins(ctx context.Context, e probes.Endpoint, pins map[string]
 		r.read("fault", strings.Join(ids, ","), source, sameFaults)
 	}
 	return r.list(), nil
+}
+
+// drawn compares noise_seed, of which 0 asks the server for any.
+func drawn(pin string) func(asked, read string) bool {
+	if pin != "noise_seed" {
+		return nil
+	}
+	return func(asked, read string) bool { return asked == "0" || asked == read }
 }
 
 // sameFaults compares two lists of identifiers whatever their order and letter case.
@@ -181,7 +249,8 @@ func (Testbed) Reset(ctx context.Context, e probes.Endpoint) error {
 	return err
 }
 
-// Store counts the chunks of all ranks' file tiers, one file each.
+// Store counts the chunks of all ranks' file tiers, one file each. Of a tensor split each
+// rank's share of a chunk is a file.
 func (Testbed) Store(res arms.Resources) (probes.StoreFact, error) {
 	fact, err := folderFact(res.Store)
 	if err != nil || fact.Files == nil {
@@ -217,13 +286,15 @@ func (Testbed) Expect(s *prompts.Set, pins map[string]string, steps []arms.Step)
 		return nil
 	}
 	blocks, _ := strconv.Atoi(p["blocks"])
+	block, _ := strconv.Atoi(p["block_size"])
+	recurrent, _ := strconv.Atoi(p["mamba_block_size"])
 	return Paged{
-		Block: testbedBlock, Recurrent: testbedRecurrent, Chunk: testbedChunk, Blocks: blocks,
+		Block: block, Recurrent: recurrent, Chunk: recurrent, Blocks: blocks,
 		Local: p["prefix_caching"] == on, Store: p["connector"] == "store",
 	}.Expect(s, steps)
 }
 
-// Death recognises the last words of a Go program.
+// Death recognises the last words of the engine, which are vLLM's, and of a Go program.
 func (Testbed) Death(line string) bool {
-	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "SIGSEGV")
+	return strings.HasPrefix(line, "EngineDeadError: ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "SIGSEGV")
 }

@@ -11,6 +11,7 @@ import (
 	"kvladder/arms"
 	"kvladder/arms/engine"
 	"kvladder/arms/testbed"
+	"kvladder/arms/testbed/cache"
 	"kvladder/arms/testbed/sched"
 	"kvladder/probes"
 	"kvladder/prompts"
@@ -111,7 +112,7 @@ func hold(t *testing.T, s *prompts.Set, pins map[string]string, steps []arms.Ste
 	defer func() { tb.Close() }()
 	ask := func(p prompts.Prompt, tokens []int) scoring.Reuse {
 		before := tb.Ranks[0].Stats()
-		events, err := tb.Ranks[0].Submit(context.Background(), sched.Request{Prompt: tokens, Salt: p.Salt, MaxTokens: s.MaxTokens, IgnoreEOS: true})
+		events, err := tb.Ranks[0].Submit(context.Background(), sched.Request{Prompt: tokens, Who: cache.Who{Salt: p.Salt}, MaxTokens: s.MaxTokens, IgnoreEOS: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"kvladder/arms/testbed/cache"
 	"kvladder/arms/testbed/model"
 	"kvladder/arms/testbed/sched"
 )
@@ -40,7 +41,7 @@ func start(t testing.TB, cfg Config) *Testbed {
 // begin submits a greedy request with 5 alternatives at each position.
 func begin(t testing.TB, e *sched.Engine, prompt []int, max int, salt string) func() answer {
 	t.Helper()
-	events, err := e.Submit(context.Background(), sched.Request{Prompt: prompt, MaxTokens: max, Logprobs: 5, Salt: salt})
+	events, err := e.Submit(context.Background(), sched.Request{Prompt: prompt, MaxTokens: max, Logprobs: 5, Who: cache.Who{Salt: salt}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,130 @@
+package sched
+
+// Drafting: a request that repeats something it has said proposes how that went
+// on, computes the proposal in one step, and keeps what the model would have
+// said anyway. Proposals come from the longest suffix of its own tokens that
+// occurs earlier (prompt lookup, vllm/v1/spec_decode/ngram_proposer.py).
+//
+// The attention groups forget a rejected token by writing over it. The recurrent
+// state cannot, so each drafted token has a slot for the state after it, and
+// which slot is the state is decided by the number of tokens accepted, at the
+// start of the next step, when rows of requests that ended have been closed up.
+
+// ngram is the longest suffix that is looked for.
+const ngram = 3
+
+// propose returns up to k tokens that followed the last earlier occurrence of
+// the longest repeated suffix of tokens.
+func propose(tokens []int, k int) []int {
+	for n := min(ngram, len(tokens)-1); n > 0; n-- {
+		suffix := tokens[len(tokens)-n:]
+		for at := len(tokens) - n - 1; at >= 0; at-- {
+			same := true
+			for i, id := range suffix {
+				if tokens[at+i] != id {
+					same = false
+					break
+				}
+			}
+			if same {
+				return tokens[at+n : min(at+n+k, len(tokens))]
+			}
+		}
+	}
+	return nil
+}
+
+// drafts says whether t decodes and the engine drafts.
+func (e *Engine) drafts(t *task) bool {
+	return e.cfg.Draft > 0 && len(t.output()) > 0 && t.seq.Pos == len(t.tokens)-1
+}
+
+// ahead is how many tokens t may draft in its next portion.
+func (e *Engine) ahead(t *task) int {
+	if !e.drafts(t) {
+		return 0
+	}
+	return max(0, min(e.cfg.Draft, t.MaxTokens-len(t.output())-1))
+}
+
+// speculate computes t's last token and a draft behind it.
+func (e *Engine) speculate(t *task) {
+	draft := propose(t.tokens, e.ahead(t))
+	draft = append([]int(nil), draft...)
+	if len(draft) > 0 {
+		e.count.Drafts++
+		e.count.DraftTokens += len(draft)
+	}
+	start := t.seq.Pos
+	inputs := append([]int{t.tokens[start]}, draft...)
+	right := true // every token so far is what the model said
+	for j, id := range inputs {
+		if j > 0 {
+			*t.slots[j] = *t.slots[j-1]
+		}
+		t.seq.State = t.slots[j]
+		logits := e.decoder.Step(&t.seq, id, right)
+		if !right {
+			continue // rejected, and computed all the same
+		}
+		t.accepted = j
+		pos := t.seq.Pos
+		e.sample(t, logits)
+		if t.seq.Pos != pos {
+			e.count.AcceptedTokens += j
+			return // it has ended and holds nothing
+		}
+		right = j < len(draft) && t.tokens[len(t.tokens)-1] == draft[j]
+	}
+	e.count.AcceptedTokens += t.accepted
+	t.seq.Pos = start + 1 + t.accepted
+	e.keepDrafted(t)
+}
+
+// keepDrafted is keep for a request that decodes: its blocks are offered to the
+// local cache. Its state is not known before the next step.
+func (e *Engine) keepDrafted(t *task) {
+	if !e.cfg.PrefixCaching {
+		return
+	}
+	e.extendChain(t)
+	for full := t.seq.Pos / e.geo.Block; t.published < full; t.published++ {
+		h := t.chain[t.published]
+		e.local.Attention.Publish(t.attention[t.published], h)
+		e.local.Window.Publish(t.window[t.published], h)
+	}
+}
+
+// advance brings the states of the last step's rows to the tokens that were
+// accepted.
+func (e *Engine) advance() {
+	if e.cfg.Draft == 0 {
+		return
+	}
+	accepted := make([]int, len(e.rows))
+	row := make(map[*task]int, len(e.rows))
+	for i, t := range e.rows {
+		accepted[i], row[t] = t.accepted, i
+	}
+	var moves []int
+	var rows []*task
+	for _, t := range e.running {
+		if i, ok := row[t]; ok {
+			moves, rows = append(moves, i), append(rows, t)
+		}
+	}
+	for i, n := range e.cfg.Path.Condense(accepted, moves) {
+		t := rows[i]
+		*t.slots[0] = *t.slots[n]
+		t.seq.State, t.accepted = t.slots[0], 0
+	}
+	e.rows = nil
+}
+
+// unspeculate forgets a draft.
+func (e *Engine) unspeculate(t *task) {
+	t.accepted = 0
+	if len(t.slots) > 0 {
+		t.seq.State = t.slots[0]
+	}
+}
