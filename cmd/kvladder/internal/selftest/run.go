@@ -224,7 +224,7 @@ func (b *Bench) geometryPins() map[string]string {
 	if b.Geometry == DefaultGeometry {
 		return map[string]string{}
 	}
-	return map[string]string{"attention_block": fmt.Sprint(b.Geometry.AttentionBlock), "recurrent_block": fmt.Sprint(b.Geometry.RecurrentBlock),
+	return map[string]string{"block_size": fmt.Sprint(b.Geometry.AttentionBlock), "mamba_block_size": fmt.Sprint(b.Geometry.RecurrentBlock),
 		"prefill_budget": fmt.Sprint(2*b.Geometry.RecurrentBlock - 1)}
 }
 
