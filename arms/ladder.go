@@ -113,7 +113,7 @@ type Entry struct {
 	Preset string            `yaml:"preset"`
 	Pins   map[string]Scalar `yaml:"pins"`
 	Why    string            `yaml:"why"`
-	Before []StepLine        `yaml:"before"` // steps right before the arm's own requests, with the process down where the preset restarts it
+	Before []StepLine        `yaml:"before"` // steps right before the arm's own requests; corrupt and copy-store with the process down where the preset restarts it
 	After  []StepLine        `yaml:"after"`  // steps right behind them
 
 	Base        string            `yaml:"base"`        // CONC, SOAK: the preset whose schedule they run; WARM where none is named

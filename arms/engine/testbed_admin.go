@@ -94,4 +94,3 @@ func (Testbed) CannotIdentify(kind string) string {
 	}
 	return "its requests carry no " + kind
 }
-
