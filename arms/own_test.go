@@ -213,7 +213,7 @@ func TestRefusedArms(t *testing.T) {
 		{"the same config", "needle-48", "{preset: XID, identity: config, from: {model_seed: 11}}", "no other configuration", nil},
 		{"a pin that is not there", "needle-48", "{preset: XID, identity: config, from: {weights: 12}}", `no pin "weights"`, nil},
 		{"no pairs", "demo-48", "{preset: XID, identity: salt}", "freeze an xid set", nil},
-		{"images", "xid-salt-48", "{preset: XID, identity: image}", "carry no image", nil},
+		{"an unknown identity", "xid-salt-48", "{preset: XID, identity: colour}", "identity \"colour\" is unknown", nil},
 		{"soak without end", "demo-48", "{preset: SOAK}", "number of passes", nil},
 		{"soak of PART without primes", "needle-48", "{preset: SOAK, base: PART, passes: 2}", "prompts with a prime", nil},
 		{"a twin", "demo-48", "{preset: C1-PRESS}", "comes with the arm", nil},
