@@ -236,8 +236,11 @@ func (r *resolver) late(g Dtype, suffix string, e Entry) error {
 
 // clients is how many send a pass. CONC has to show that n requests ran at once, and a gauge
 // that is read now and then hardly ever meets the moment when all of n clients have one
-// running: half as many more send.
+// running: half as many more send, or as many as the file states.
 func (e *Entry) clients() int {
+	if e.Clients > 0 {
+		return e.Clients
+	}
 	if e.Preset == "CONC" {
 		return e.Concurrency + (e.Concurrency+1)/2
 	}
