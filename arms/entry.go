@@ -26,6 +26,7 @@ func (e *Entry) check() (what, hint string) {
 		return "a twin comes with the arm it belongs to", "leave it out"
 	case only("base", e.Base != "", "CONC", "SOAK"),
 		only("concurrency", e.Concurrency != 0, "CONC", "PRESS", "SOAK", "custom"),
+		only("clients", e.Clients != 0, "CONC"),
 		only("identity", e.Identity != "", "XID"),
 		only("from", len(e.From) > 0, "XID"),
 		only("passes", e.Passes != 0, "SOAK"),
@@ -44,6 +45,8 @@ func (e *Entry) check() (what, hint string) {
 	switch {
 	case e.Concurrency < 0 || e.Concurrency > 512:
 		return fmt.Sprintf("concurrency %d is not between 1 and 512", e.Concurrency), ""
+	case e.Clients != 0 && (e.Clients < e.Concurrency || e.Clients > 512):
+		return fmt.Sprintf("clients %d is not between the concurrency and 512", e.Clients), ""
 	case e.Passes < 0 || e.Passes > 10000:
 		return fmt.Sprintf("passes %d is not between 1 and 10000", e.Passes), ""
 	case e.Minutes < 0:

@@ -113,11 +113,12 @@ type Entry struct {
 	Preset string            `yaml:"preset"`
 	Pins   map[string]Scalar `yaml:"pins"`
 	Why    string            `yaml:"why"`
-	Before []StepLine        `yaml:"before"` // steps right before the arm's own requests, with the process down where the preset restarts it
+	Before []StepLine        `yaml:"before"` // steps right before the arm's own requests; corrupt and copy-store with the process down where the preset restarts it
 	After  []StepLine        `yaml:"after"`  // steps right behind them
 
 	Base        string            `yaml:"base"`        // CONC, SOAK: the preset whose schedule they run; WARM where none is named
-	Concurrency int               `yaml:"concurrency"` // clients; CONC needs it, PRESS and custom may have it
+	Concurrency int               `yaml:"concurrency"` // requests at once; CONC needs it, PRESS, SOAK and custom may have it
+	Clients     int               `yaml:"clients"`     // CONC: how many send, where more than the concurrency that is to be shown
 	Identity    string            `yaml:"identity"`    // XID: salt, adapter, image or config
 	From        map[string]Scalar `yaml:"from"`        // XID of config: pins of the process that fills the store
 	Passes      int               `yaml:"passes"`      // SOAK: rounds
@@ -325,7 +326,7 @@ func kindWord(t reflect.Type) string {
 
 var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "arms", "floors", "rules",
 	"replay", "parallel", "predict", "not_claimed", "unproven", "claims", "name", "preset", "before", "n_min", "g_min", "p_max", "alpha",
-	"after", "base", "concurrency", "identity", "from", "passes", "minutes", "flood", "config", "reference", "reference_pass", "exercise", "path",
+	"after", "base", "concurrency", "clients", "identity", "from", "passes", "minutes", "flood", "config", "reference", "reference_pass", "exercise", "path",
 	"steps", "control_max", "hit_share", "replicates", "stall_seconds", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
 
 // suggest names the known word closest to the one that was written.

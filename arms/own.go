@@ -236,8 +236,11 @@ func (r *resolver) late(g Dtype, suffix string, e Entry) error {
 
 // clients is how many send a pass. CONC has to show that n requests ran at once, and a gauge
 // that is read now and then hardly ever meets the moment when all of n clients have one
-// running: half as many more send.
+// running: half as many more send, or as many as the file states.
 func (e *Entry) clients() int {
+	if e.Clients > 0 {
+		return e.Clients
+	}
 	if e.Preset == "CONC" {
 		return e.Concurrency + (e.Concurrency+1)/2
 	}
@@ -336,9 +339,11 @@ func (r *resolver) xid(t *timetable, e Entry) error {
 	t.diff("drain")
 	t.diff("save")
 	t.diff("stop")
-	t.lines(e.Before)
+	down, up := whileDown(e.Before)
+	t.lines(down)
 	t.do("launch")
 	t.diff("restore")
+	t.lines(up)
 	t.arm.Judge = t.pass("replay")
 	t.diff("drain")
 	t.diff("reset")
@@ -349,6 +354,10 @@ func (r *resolver) xid(t *timetable, e Entry) error {
 // based runs the schedule of another connector arm, in rounds.
 func (r *resolver) based(t *timetable, e Entry, rounds int) {
 	b, a := e.base(), t.arm
+	down, up := []StepLine(nil), e.Before
+	if b == "RST" {
+		down, up = whileDown(e.Before)
+	}
 	t.do("launch")
 	if b != "COLD" {
 		a.ScheduleDiff = append(a.ScheduleDiff, "fill")
@@ -372,11 +381,12 @@ func (r *resolver) based(t *timetable, e Entry, rounds int) {
 			t.diff("reset")
 			do = "prime"
 		}
-		t.lines(e.Before)
 		if b == "RST" {
+			t.lines(down)
 			t.diff("launch")
 			t.diff("restore")
 		}
+		t.lines(up)
 		a.Judge = t.pass(do)
 	}
 	slices.Sort(a.ScheduleDiff)

@@ -269,8 +269,8 @@ next:
 					a.ScheduleDiff = append(a.ScheduleDiff, "fill")
 				}
 			}
-			before := func() {
-				for _, b := range e.Before {
+			lines := func(ls []StepLine) {
+				for _, b := range ls {
 					ch.Steps = append(ch.Steps, ChainStep{Do: b[0], Arm: a.Name, Args: b[1:]})
 					a.ScheduleDiff = append(a.ScheduleDiff, strings.Join(b, " "))
 				}
@@ -284,24 +284,23 @@ next:
 			replay := "replay"
 			switch e.Preset {
 			case "COLD", "REPLAY":
-				before()
+				lines(e.Before)
 			case "WARM":
 				do("drain", "reset")
-				before()
+				lines(e.Before)
 			case "RST":
+				down, up := whileDown(e.Before)
 				do("drain", "save", "stop")
-				before()
+				lines(down)
 				do("launch", "restore")
+				lines(up)
 			case "PART":
 				do("drain", "reset")
-				before()
+				lines(e.Before)
 				replay = "prime"
 			}
 			ch.Steps = append(ch.Steps, ChainStep{Do: replay, Arm: a.Name, Pass: a.Judge})
-			for _, b := range e.After {
-				ch.Steps = append(ch.Steps, ChainStep{Do: b[0], Arm: a.Name, Args: b[1:]})
-				a.ScheduleDiff = append(a.ScheduleDiff, strings.Join(b, " "))
-			}
+			lines(e.After)
 			a.FailLoads = failLoads(e.Before)
 			if a.ScheduleDiff == nil {
 				a.ScheduleDiff = []string{}

@@ -99,6 +99,19 @@ func (s StepLine) check() string {
 	return found
 }
 
+// whileDown parts the steps before a restarted arm's requests: what is done to the store
+// while no process has it open, and what needs one.
+func whileDown(lines []StepLine) (down, up []StepLine) {
+	for _, l := range lines {
+		if l[0] == "corrupt" || l[0] == "copy-store" {
+			down = append(down, l)
+		} else {
+			up = append(up, l)
+		}
+	}
+	return down, up
+}
+
 // engineCannot says why an engine cannot do a step, "" when it can.
 func engineCannot(eng Engine, do string) string {
 	can, lacks := true, ""

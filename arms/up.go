@@ -90,10 +90,10 @@ type LoadFailer interface {
 	FailLoads(ctx context.Context, e probes.Endpoint, n int) error
 }
 
-// LoadLister says of each request that was served since the process began where it resumed,
-// and which blocks were written for it.
+// LoadLister lists the loads from the store since the process began, and which blocks were
+// written for each. A request may have had several; complete says that none is missing.
 type LoadLister interface {
-	Loads(ctx context.Context, e probes.Endpoint) ([]Load, error)
+	Loads(ctx context.Context, e probes.Endpoint) (loads []Load, complete bool, err error)
 }
 
 // PoolReader reads the size of the local pool from a running server.
@@ -111,7 +111,9 @@ type Identifier interface {
 type Load struct {
 	probes.Load
 	Written map[string][]int // cache group -> positions in the request's block table, in blocks; nil = not told
+	Null    map[string]int   // cache group -> how many of them were the block that stands for nothing
 	Block   int              // tokens of a block
+	Failed  bool             // the load was given up: what it wrote is not used
 }
 
 // LogReader is an Engine whose server states some pins only in what it prints. ReadLog

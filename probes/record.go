@@ -307,8 +307,9 @@ type InvariantFact struct {
 
 // LoadsFact is what an engine says of the requests of one pass, after the pass.
 type LoadsFact struct {
-	Pass  int    `json:"pass"`
-	Loads []Load `json:"loads"`
+	Pass     int    `json:"pass"`
+	Complete bool   `json:"complete"` // a request that is not among them loaded nothing from the store
+	Loads    []Load `json:"loads"`
 }
 
 // Load is where one request resumed and what was written for it, as the engine reports it.

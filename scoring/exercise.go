@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -379,15 +380,38 @@ func (s *scorer) resetProved(j *judgement, rows []*row) (Column, string) {
 			return No, "the local cache was not dropped by the reset"
 		}
 	}
-	var first *row
-	for _, w := range rows {
-		if first == nil || w.reply.SentAt < first.reply.SentAt || w.reply.SentAt == first.reply.SentAt && w.seq < first.seq {
-			first = w
-		}
-	}
-	if first == nil {
+	wave := firstWave(rows)
+	if len(wave) == 0 {
 		return Unknown, "the reset cannot be proved: no request followed it"
 	}
+	c, why := s.resetShownBy(j, wave[0])
+	for _, w := range wave[1:] { // of several clients, any of the first requests shows it
+		if again, _ := s.resetShownBy(j, w); again == Yes {
+			return Yes, ""
+		}
+	}
+	return c, why
+}
+
+// firstWave are the requests that were sent before any reply came back, in order: one,
+// where there is one client.
+func firstWave(rows []*row) []*row {
+	out := slices.Clone(rows)
+	slices.SortStableFunc(out, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.reply.SentAt, b.reply.SentAt), cmp.Compare(a.seq, b.seq))
+	})
+	for i, w := range out {
+		for _, before := range out[:i] {
+			if w.reply.SentAt >= before.reply.LastAt {
+				return out[:i]
+			}
+		}
+	}
+	return out
+}
+
+// resetShownBy asks one of the first requests after a reset.
+func (s *scorer) resetShownBy(j *judgement, first *row) (Column, string) {
 	local := j.localOf(first)
 	if local == nil {
 		return Unknown, "the reset cannot be proved: local hits are not known"

@@ -16,8 +16,9 @@ import (
 // ran side by side are of this kind.
 func (s *scorer) fillSplits() {
 	for _, a := range s.t.arms {
-		byID := map[string]probes.Load{}
+		byID, complete := map[string]probes.Load{}, map[int]bool{}
 		for _, f := range a.loads {
+			complete[f.Pass] = f.Complete
 			for _, l := range f.Loads {
 				byID[l.RequestID] = l
 			}
@@ -35,6 +36,8 @@ func (s *scorer) fillSplits() {
 					w.local, w.external, w.weaker = ptr(l.Local), ptr(l.External), "the engine's account of each request"
 				case cached != nil && *cached == 0:
 					w.local, w.external, w.weaker = ptr(0), ptr(0), "the reply's cached tokens, which are none"
+				case complete[pass] && cached != nil:
+					w.local, w.external, w.weaker = cached, ptr(0), "the reply's cached tokens, since the engine lists no load for the request"
 				case cached != nil && local != nil && *local == 0:
 					w.local, w.external, w.weaker = ptr(0), cached, "the reply's cached tokens, since the local cache gave the pass nothing"
 				case cached != nil && external != nil && *external == 0:

@@ -375,3 +375,44 @@ func TestFailedLoadsAreNoLostReuse(t *testing.T) {
 		}
 	}
 }
+
+// With several clients the first request after a reset may be one that nothing could have
+// kept; another of those sent beside it shows the reset then.
+func TestResetShownByTheFirstWave(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		beside bool // the second request is sent before the first comes back
+		local  int  // of the second
+		x      string
+	}{
+		{"beside, nothing found", true, 0, "y"},
+		{"beside, something found", true, labReuse, "-"},
+		{"one after another", false, 0, "-"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t, 48, 40)
+			ps := slices.Clone(l.set.Prompts)
+			ps[0].Tokens = ps[0].Tokens[:60] // nothing of it can be kept
+			set, err := prompts.Freeze(l.set.Header, ps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.set = set
+			l.reply["WARM"] = func(r *probes.Reply, i int) {
+				switch i {
+				case 0:
+					rise(r, probes.ExternalHits, 0)
+					if c.beside {
+						r.LastAt = r.SentAt + 1500
+					}
+				case 1:
+					rise(r, probes.LocalHits, float64(c.local))
+				}
+			}
+			l.write()
+			if a := arm(t, l.assess(), "WARM"); a.Columns["X"] != c.x {
+				t.Errorf("X %s, want %s; %q", a.Columns["X"], c.x, a.Warnings)
+			}
+		})
+	}
+}

@@ -2,9 +2,8 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
 
 	"kvladder/arms"
 	"kvladder/probes"
@@ -38,60 +37,101 @@ func (Testbed) FailLoads(ctx context.Context, e probes.Endpoint, n int) error {
 	return err
 }
 
-// Loads is what the engine says of the requests it has served.
-func (Testbed) Loads(ctx context.Context, e probes.Endpoint) ([]arms.Load, error) {
-	b, err := ask(ctx, e, "/testbed/loads", nil)
-	if err != nil {
-		return nil, err
-	}
-	type load struct {
-		RequestID string           `json:"request_id"`
-		Rank      int              `json:"rank"`
-		Local     int              `json:"local"`
-		External  int              `json:"external"`
-		Groups    map[string][]int `json:"groups"`
+// mostLoads is how many loads each rank of the engine remembers.
+const mostLoads = 512
+
+// Loads lists the loads of all ranks. The engine counts recurrent positions in boundaries;
+// here they are the last block before each.
+func (t Testbed) Loads(ctx context.Context, e probes.Endpoint) ([]arms.Load, bool, error) {
+	type written struct {
+		Positions []int `json:"positions"`
+		Slots     []int `json:"slots"`
 	}
 	var body struct {
-		Loads []load `json:"loads"`
+		Loads []struct {
+			ID        string  `json:"request_id"`
+			Rank      int     `json:"rank"`
+			Local     int     `json:"local_tokens"`
+			External  int     `json:"external_tokens"`
+			Failed    bool    `json:"failed"`
+			Attention written `json:"attention"`
+			Window    written `json:"window"`
+			Recurrent written `json:"recurrent"`
+		} `json:"loads"`
 	}
-	if err := json.Unmarshal(b, &body); err != nil {
-		if err := json.Unmarshal(b, &body.Loads); err != nil {
-			return nil, fmt.Errorf("/testbed/loads: not the JSON that was expected: %w", err)
-		}
+	if err := askJSON(ctx, e, "/testbed/loads", nil, &body); err != nil {
+		return nil, false, err
 	}
+	_, geometry, err := t.info(ctx, e)
+	if err != nil {
+		return nil, false, err
+	}
+	per := max(1, geometry.Recurrent/geometry.Block)
 	out := make([]arms.Load, 0, len(body.Loads))
+	kept := map[int]int{}
+	complete := true
 	for _, l := range body.Loads {
-		out = append(out, arms.Load{Load: probes.Load{RequestID: l.RequestID, Rank: l.Rank, Local: l.Local, External: l.External}, Written: l.Groups, Block: testbedBlock})
+		if kept[l.Rank]++; kept[l.Rank] >= mostLoads {
+			complete = false
+		}
+		a := arms.Load{Load: probes.Load{RequestID: l.ID, Rank: l.Rank, Local: l.Local, External: l.External},
+			Written: map[string][]int{}, Null: map[string]int{}, Block: geometry.Block, Failed: l.Failed}
+		for _, g := range []struct {
+			name string
+			w    written
+			unit int
+		}{{"attention", l.Attention, 1}, {"window", l.Window, 1}, {"recurrent", l.Recurrent, per}} {
+			a.Written[g.name] = []int{}
+			for i, p := range g.w.Positions {
+				a.Written[g.name] = append(a.Written[g.name], (p+1)*g.unit-1)
+				if i < len(g.w.Slots) && g.w.Slots[i] == 0 {
+					a.Null[g.name]++
+				}
+			}
+		}
+		out = append(out, a)
 	}
-	return out, nil
+	return out, complete, nil
 }
 
-// Pool reads the number and size of the blocks that /server_info states.
-func (Testbed) Pool(ctx context.Context, e probes.Endpoint) (probes.PoolFact, error) {
+// sizes are tokens.
+type sizes struct {
+	Block     int `json:"attention_block"`
+	Recurrent int `json:"recurrent_block"`
+}
+
+// info reads the number of blocks and their sizes from /server_info.
+func (Testbed) info(ctx context.Context, e probes.Endpoint) (blocks int, g sizes, err error) {
 	var info struct {
 		Testbed struct {
-			Blocks   json.Number `json:"blocks"`
-			Geometry struct {
-				AttentionBlock int `json:"attention_block"`
-			} `json:"geometry"`
+			Blocks   int   `json:"blocks"`
+			Geometry sizes `json:"geometry"`
 		} `json:"testbed"`
 	}
 	if err := askJSON(ctx, e, "/server_info?config_format=json", nil, &info); err != nil {
-		return probes.PoolFact{}, err
+		return 0, sizes{}, err
 	}
-	n, err := strconv.Atoi(info.Testbed.Blocks.String())
-	if err != nil || n < 1 || info.Testbed.Geometry.AttentionBlock < 1 {
-		return probes.PoolFact{}, fmt.Errorf("/server_info states no pool")
+	if info.Testbed.Blocks < 1 || info.Testbed.Geometry.Block < 1 {
+		return 0, sizes{}, errors.New("/server_info states no pool")
 	}
-	return probes.PoolFact{Blocks: n, Tokens: n * info.Testbed.Geometry.AttentionBlock}, nil
+	return info.Testbed.Blocks, info.Testbed.Geometry, nil
 }
 
-// CannotIdentify: requests name a salt, and an adapter by the model's name.
+// Pool reads the number and size of the blocks that /server_info states.
+func (t Testbed) Pool(ctx context.Context, e probes.Endpoint) (probes.PoolFact, error) {
+	n, g, err := t.info(ctx, e)
+	if err != nil {
+		return probes.PoolFact{}, err
+	}
+	return probes.PoolFact{Blocks: n, Tokens: n * g.Block}, nil
+}
+
+// CannotIdentify: requests name a salt, an adapter behind the model's name, and the digest
+// of an image.
 func (Testbed) CannotIdentify(kind string) string {
 	switch kind {
-	case "salt", "adapter":
+	case "salt", "adapter", "image":
 		return ""
 	}
 	return "its requests carry no " + kind
 }
-

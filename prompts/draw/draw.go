@@ -67,6 +67,7 @@ var kinds = []Kind{
 	{"prose", "words alone, no needles", 48, 24, true, 24, prose},
 	{"bystanders", "documents of their own, and bystanders: some share a prefix with one of them, some are too short to be reused; private values named", 48, 8, true, 32, bystanders},
 	{"xid-salt", "pairs of equal prompts under two cache salts", 48, 8, true, 20, xidSalt},
+	{"xid-image", "pairs of equal prompts under two images (the embedded engine's mm_hash)", 48, 8, true, 20, xidImage},
 	{"xid-adapter", "pairs of equal prompts under two model names", 48, 8, true, 20, xidAdapter},
 	{"slots", "prose for llama-server, one slot for each prompt, lengths 1 modulo 64", 12, 24, true, 2, slots},
 	{"file", "prompts and answers read from a JSONL file", 0, 8, false, 0, fromFile},

@@ -12,6 +12,7 @@ var identities = [2]string{"tenant-a", "tenant-b"}
 
 // xidSalt: every document twice, word for word, under two cache salts. xidAdapter: likewise
 // under two model names, the served one and the served one with an adapter behind a colon.
+// xidImage: under the digests of two images.
 //
 // The first of a pair (r01x) asks under the second identity; its prime is the whole prompt
 // under the first, which is what the cache must not give it. The second of the pair (r01)
@@ -27,6 +28,12 @@ func xidAdapter(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	a, b := d.spec.Wire, d.spec.Wire
 	b.Model += ":" + identities[1]
 	return pairs(ctx, d, a, b, "", identities[1])
+}
+
+func xidImage(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
+	a, b := d.spec.Wire, d.spec.Wire
+	a.Image, b.Image = "image-a", "image-b"
+	return pairs(ctx, d, a, b, a.Image, b.Image)
 }
 
 // pairs draws documents and freezes each under both wires; nameA and nameB are what Salt says

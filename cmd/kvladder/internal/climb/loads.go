@@ -21,7 +21,7 @@ func (r *chainRun) loads(ctx context.Context, st arms.ChainStep) error {
 	if !ok || !r.arm.Connector {
 		return nil
 	}
-	all, err := x.Loads(ctx, r.proc.Endpoint)
+	all, complete, err := x.Loads(ctx, r.proc.Endpoint)
 	if err != nil {
 		r.c.say("chain %s: no account of loads: %v", r.attempt, err)
 		return nil
@@ -30,13 +30,20 @@ func (r *chainRun) loads(ctx context.Context, st arms.ChainStep) error {
 	for _, p := range r.c.Set.Prompts {
 		mine[replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, p.ID)] = true
 	}
-	fact := probes.LoadsFact{Pass: st.Pass}
+	fact := probes.LoadsFact{Pass: st.Pass, Complete: complete, Loads: []probes.Load{}}
 	told, wrong, first := 0, 0, ""
+	seen := map[string]bool{}
 	for _, l := range all {
 		if !mine[l.RequestID] {
 			continue
 		}
-		fact.Loads = append(fact.Loads, l.Load)
+		if l.Failed {
+			continue // it was tried again, or computed
+		}
+		if !seen[l.RequestID] { // a request that was preempted is counted as it was first let in
+			seen[l.RequestID] = true
+			fact.Loads = append(fact.Loads, l.Load)
+		}
 		if l.Written == nil || l.Block < 1 {
 			continue
 		}
@@ -47,20 +54,17 @@ func (r *chainRun) loads(ctx context.Context, st arms.ChainStep) error {
 			}
 		}
 	}
-	if len(fact.Loads) == 0 {
-		return nil
-	}
 	if err := r.fact(probes.FactLoads, "engine", fact); err != nil {
 		return err
 	}
 	if told == 0 || st.Pass != r.arm.Judge {
 		return nil
 	}
-	held, seen := wrong == 0, fmt.Sprintf("%d loads", told)
+	held, what := wrong == 0, fmt.Sprintf("%d loads", told)
 	if wrong > 0 {
-		seen = fmt.Sprintf("%d of %d loads, the first: %s", wrong, told, first)
+		what = fmt.Sprintf("%d of %d loads, the first: %s", wrong, told, first)
 	}
-	return r.fact(probes.FactInvariant, "engine", probes.InvariantFact{Name: blocksUsed, Held: &held, Seen: seen})
+	return r.fact(probes.FactInvariant, "engine", probes.InvariantFact{Name: blocksUsed, Held: &held, Seen: what})
 }
 
 // misplaced says what is wrong with the blocks written for a load: the attention group gets
@@ -74,6 +78,9 @@ func misplaced(l arms.Load) string {
 			continue
 		}
 		got = slices.Sorted(slices.Values(got))
+		if n := l.Null[group]; n > 0 {
+			return fmt.Sprintf("request %s, group %s: the block that stands for nothing was written %d times", l.RequestID, group, n)
+		}
 		for _, b := range got {
 			if b < from || b >= to {
 				return fmt.Sprintf("request %s, group %s: block %d written, [%d, %d) expected (local %d, external %d)", l.RequestID, group, b, from, to, l.Local, l.External)

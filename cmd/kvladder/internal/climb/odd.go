@@ -37,6 +37,9 @@ func (r *chainRun) odd(ctx context.Context, st arms.ChainStep) error {
 		}
 		return r.fact(probes.FactStep, "engine", probes.StepFact{Step: st.Do, Args: st.Args, Done: true})
 	}
+	if r.proc == nil && st.Do != "copy-store" && st.Do != "abort" && st.Do != "wait" {
+		return r.harness("step "+st.Do, errors.New("no process runs: put it behind a launch"))
+	}
 	e := r.endpoint()
 	switch st.Do {
 	case "expire":
