@@ -27,7 +27,7 @@ func (e *Engine) step() {
 		if n == 0 {
 			continue
 		}
-		for !e.reserve(t, t.seq.Pos+n+e.ahead(t), 0) {
+		for !e.reserve(t, t.seq.Pos+n+e.ahead(t)) {
 			victim := e.running[len(e.running)-1]
 			planned := 0
 			if victim == t {
