@@ -55,7 +55,7 @@ func (e *Engine) admit(t *task, budget int) (n int, parked bool) {
 		return 0, false // may not reach the first place where a chunk may end
 	}
 	if t.resident { // its load has been done
-		if n := e.portion(t, budget); n > 0 && e.reserve(t, t.seq.Pos+n, 0) {
+		if n := e.portion(t, budget); n > 0 && e.reserve(t, t.seq.Pos+n) {
 			t.resident = false
 			return n, false
 		}
@@ -84,7 +84,7 @@ func (e *Engine) admit(t *task, budget int) (n int, parked bool) {
 		}
 	}
 	n = e.portion(t, budget)
-	if n == 0 || !e.reserve(t, t.seq.Pos+n, 0) {
+	if n == 0 || !e.reserve(t, t.seq.Pos+n) {
 		e.release(t)
 		return 0, false
 	}
@@ -131,25 +131,21 @@ func (e *Engine) resume(t *task, f *found) {
 	t.published, t.base = len(f.attention), f.hit.Tokens/e.geo.Every
 }
 
-// reserve gives t the blocks that its first n tokens need; window positions
-// below past get the null block. It says whether there were enough; if not, t
-// keeps what it had.
-func (e *Engine) reserve(t *task, n, past int) bool {
-	have := len(t.attention)
-	need := e.geo.Blocks(n) - have
-	if need > e.local.Attention.Available() || need-max(0, past-have) > e.local.Window.Available() {
+// reserve gives t the blocks that its first n tokens need. It says whether there
+// were enough; if not, t keeps what it had.
+func (e *Engine) reserve(t *task, n int) bool {
+	need := e.geo.Blocks(n) - len(t.attention)
+	if need > e.local.Attention.Available() || need > e.local.Window.Available() {
 		return false
 	}
-	for i := range need {
+	for range need {
 		a, err := e.local.Attention.Take()
 		if err != nil {
 			panic(err) // Available said otherwise
 		}
-		var w cache.ID
-		if have+i >= past {
-			if w, err = e.local.Window.Take(); err != nil {
-				panic(err)
-			}
+		w, err := e.local.Window.Take()
+		if err != nil {
+			panic(err)
 		}
 		e.attach(t, a, w)
 	}

@@ -1,5 +1,7 @@
 package sched
 
+import "kvladder/arms/testbed/model"
+
 // Drafting: a request that repeats something it has said proposes how that went
 // on, computes the proposal in one step, and keeps what the model would have
 // said anyway. Proposals come from the longest suffix of its own tokens that
@@ -39,12 +41,15 @@ func (e *Engine) drafts(t *task) bool {
 	return e.cfg.Draft > 0 && len(t.output()) > 0 && t.seq.Pos == len(t.tokens)-1
 }
 
-// ahead is how many tokens t may draft in its next portion.
+// ahead is how many tokens t may draft in its next portion. A draft ends at a
+// recurrent boundary at the latest, so that a state is known there, which the
+// local cache keeps for whoever goes on from the answer.
 func (e *Engine) ahead(t *task) int {
 	if !e.drafts(t) {
 		return 0
 	}
-	return max(0, min(e.cfg.Draft, t.MaxTokens-len(t.output())-1))
+	boundary := e.geo.Every - 1 - t.seq.Pos%e.geo.Every
+	return max(0, min(e.cfg.Draft, t.MaxTokens-len(t.output())-1, boundary))
 }
 
 // speculate computes t's last token and a draft behind it.
@@ -117,6 +122,11 @@ func (e *Engine) advance() {
 		t := rows[i]
 		*t.slots[0] = *t.slots[n]
 		t.seq.State, t.accepted = t.slots[0], 0
+		if e.drafts(t) && t.seq.Pos%e.geo.Every == 0 {
+			s := *t.slots[0]
+			t.snaps = map[int]*model.State{t.seq.Pos: &s}
+			e.publishSnaps(t)
+		}
 	}
 	e.rows = nil
 }

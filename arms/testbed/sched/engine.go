@@ -32,6 +32,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"kvladder/arms/testbed/cache"
 	"kvladder/arms/testbed/model"
@@ -40,6 +41,10 @@ import (
 
 // maxRunning is the most requests that run at once.
 const maxRunning = 64
+
+// idleStep is how long a step takes in which nobody computes because something
+// is under way to or from the store.
+const idleStep = 2 * time.Millisecond
 
 // Config is what an Engine is made from.
 type Config struct {
@@ -156,6 +161,9 @@ func (e *Engine) Run(ctx context.Context) {
 			e.cfg.Audit(e.balance())
 		}
 		e.settle()
+		if len(e.rows) == 0 && len(e.loading)+len(e.copying) > 0 {
+			time.Sleep(idleStep)
+		}
 	}
 }
 

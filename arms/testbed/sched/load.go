@@ -40,15 +40,13 @@ func (e *Engine) load(t *task, f *found, budget int) (ext int, ok, parked bool) 
 			e.die(err)
 			return 0, false, false
 		}
-		past := e.geo.WindowFirst(ext)
 		t.seq.Pos = ext
 		first := e.portion(t, budget)
 		need := ext
 		if e.cfg.LoadSteps == 0 {
 			need += first
 		}
-		// Blocks before the window of ext are the null block.
-		if first == 0 || !e.reserve(t, ext, past) || !e.reserve(t, need, 0) {
+		if first == 0 || !e.reserve(t, need) {
 			e.release(t)
 			return 0, false, false
 		}

@@ -59,16 +59,13 @@ func (e *Engine) storeDone(t *task) {
 	}
 }
 
-// overtake stores the chunk that piece more tokens of t would complete before
-// they are computed, if the path lets it.
-func (e *Engine) overtake(t *task, piece, inFlight int) {
-	end := t.seq.Pos + piece
-	if !e.connected() || end%e.geo.Every != 0 || t.cursor != end/e.geo.Every-1 || t.cursor >= t.want {
-		return
-	}
-	if e.cfg.Path.Overtakes(inFlight, e.rng) {
-		e.offer(t, t.cursor)
-		t.cursor++
+// overtake stores those of the chunks that a step completes of t whose copies the
+// path lets run before it.
+func (e *Engine) overtake(t *task, inFlight int) {
+	for i := max(t.cursor, t.seq.Pos/e.geo.Every); i < t.want; i++ {
+		if e.cfg.Path.Overtakes(inFlight, e.rng) {
+			e.offer(t, i)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func (e *Engine) step() {
 		if n == 0 {
 			continue
 		}
-		for !e.reserve(t, t.seq.Pos+n+e.ahead(t), 0) {
+		for !e.reserve(t, t.seq.Pos+n+e.ahead(t)) {
 			victim := e.running[len(e.running)-1]
 			planned := 0
 			if victim == t {
@@ -133,12 +133,14 @@ func (e *Engine) compute(t *task, n, inFlight int) {
 		e.speculate(t)
 		return
 	}
+	if e.connected() {
+		e.overtake(t, inFlight)
+	}
 	for n > 0 {
 		from := t.seq.Pos
 		piece := min(n, e.geo.Every-from%e.geo.Every)
 		n -= piece
 		end := from+piece == len(t.tokens)
-		e.overtake(t, piece, inFlight)
 		logits := e.decoder.Prefill(&t.seq, t.tokens[from:from+piece], end)
 		if n == 0 {
 			e.snap(t)
