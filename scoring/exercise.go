@@ -768,7 +768,9 @@ func (s *scorer) pathAtDeath(j *judgement) {
 	}
 	measured := false
 	for _, w := range rows {
-		if took := j.carried(w, j.spec.Path); took != nil {
+		// a request that ended before the engine counted it moved no counter at all: that is
+		// nothing measured, and not a path that carried nothing
+		if took := j.carried(w, j.spec.Path); took != nil && (*took || w.counted()) {
 			measured = true
 			if *took {
 				j.path = j.spec.Path
