@@ -3,7 +3,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 BIN     := bin/kvladder
 
-.PHONY: build demo test check fuzz bench golden e2e-llamacpp clean
+.PHONY: build demo test check fuzz bench e2e-llamacpp selftest strangers clean
 
 build: ## the program, at bin/kvladder
 	@mkdir -p bin
@@ -36,6 +36,12 @@ bench: ## benchmarks, as ratios against a peer in one run where there is one
 e2e-llamacpp: build ## the llama.cpp ladder against a real llama-server and a real model
 	./arms/engine/llamacpp/fetch.sh
 	$(GO) test -count=1 -timeout 40m -tags e2e -run TestLlamaCppLadder -v ./cmd/kvladder
+
+selftest: build ## plant every fault and say which the ladder caught
+	./$(BIN) selftest
+
+strangers: build ## the OpenAI client and cache-pressure against the embedded engine; makes a Python environment
+	./arms/testbed/server/strangers/run.sh
 
 clean:
 	rm -rf bin

@@ -20,6 +20,7 @@ import (
 	"kvladder/cmd/kvladder/internal/show"
 	"kvladder/prompts"
 	"kvladder/prompts/draw"
+	"kvladder/scoring/compare"
 )
 
 type selftestOptions struct {
@@ -27,6 +28,7 @@ type selftestOptions struct {
 	Seed     uint64
 	Geometry string
 	Parallel int
+	Healthy  int
 	JSON     bool
 }
 
@@ -41,6 +43,9 @@ with the table of expectations. A fault is caught when an arm says so, and attri
 verdict, variable and path of every arm are the table's. A healthy ladder or a decoy that is
 accused is a false alarm.
 
+With --healthy N it climbs N small ladders on healthy engines instead, every second one on a
+noisy engine, and counts what is accused, with exact bounds.
+
 Exit codes: 0 when everything is as the table says, 1 when not.`,
 		Example: `  kvladder selftest
   kvladder selftest --fault F02 --seed 7`,
@@ -52,6 +57,7 @@ Exit codes: 0 when everything is as the table says, 1 when not.`,
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the sets that are drawn")
 	f.StringVar(&o.Geometry, "geometry", "16,64", "attention block and recurrent boundary of the engine, `A,R` tokens")
 	f.IntVar(&o.Parallel, "parallel", 2, "ladders side by side")
+	f.IntVar(&o.Healthy, "healthy", 0, "climb this many healthy ladders instead")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON document")
 	return cmd
 }
@@ -63,6 +69,23 @@ func selftestRun(ctx context.Context, o selftestOptions, stdout, stderr io.Write
 	}
 	defer done()
 	start := time.Now()
+	if o.Healthy > 0 {
+		b.Progress = nil
+		rep, err := b.Healthy(ctx, o.Healthy, compare.Upper95)
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			err = printJSON(stdout, rep)
+		} else {
+			showHealthy(stdout, rep)
+			fmt.Fprintf(stdout, "took %s\n", time.Since(start).Round(time.Second/10))
+		}
+		if err != nil {
+			return err
+		}
+		return outcome(rep.Exit)
+	}
 	rep, err := b.Run(ctx, o.Faults)
 	if err != nil {
 		return err
@@ -177,6 +200,21 @@ func showSelftest(w io.Writer, rep selftest.Report) {
 	}
 	fmt.Fprintf(w, "seed %d: caught %d of %d, attributed %d of %d, %d of %d decoys not accused, false alarms %d (exit %d)\n", rep.Seed, rep.Caught, len(rep.Faults), rep.Attributed, len(rep.Faults),
 		len(rep.Decoys)-accusedDecoys(rep), len(rep.Decoys), rep.FalseAlarms, rep.Exit)
+}
+
+func showHealthy(w io.Writer, rep selftest.HealthyReport) {
+	bound := func(p *float64) string {
+		if p == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.4f", *p)
+	}
+	for _, c := range rep.Cases {
+		fmt.Fprintf(w, "accused: %s\n", c)
+	}
+	fmt.Fprintf(w, "exact half: %d of %d ladders accused, rate ≤ %s (95 %%); verdicts %v\n", rep.Accused, rep.Ladders, bound(rep.Upper95), rep.Verdicts)
+	fmt.Fprintf(w, "noisy half: %d of %d ladders accused; %d of the %d whose controls held, rate ≤ %s (95 %%); %d of %d with a dirty control; verdicts %v\n",
+		rep.AccusedNoisy, rep.Noisy, rep.AccusedSound, rep.NoisySound, bound(rep.Upper95Noisy), rep.ControlDirty, rep.Noisy, rep.VerdictsN)
 }
 
 func accusedDecoys(rep selftest.Report) (n int) {
