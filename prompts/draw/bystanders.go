@@ -16,6 +16,7 @@ func bystanders(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	if d.bound < 48 {
 		return nil, fmt.Errorf("a boundary of %d tokens leaves no room below it: 48 are needed", d.bound)
 	}
+	d.private = true
 	n := d.spec.N
 	targets := max(1, n*2/3)
 	r := stream(d.spec.Seed, "bystanders")
@@ -24,9 +25,6 @@ func bystanders(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	add := func(role prompts.Role, document string, p *page, x *needle, local, prime int) {
 		q := d.prompt(fmt.Sprintf("r%02d", len(out)+1), document, p, x, local, prime)
 		q.Role = role
-		for _, v := range p.needles {
-			q.Codewords = append(q.Codewords, fmt.Sprint(v.value))
-		}
 		out = append(out, q)
 	}
 	for i := 0; len(out) < n; i++ {

@@ -63,6 +63,7 @@ var kinds = []Kind{
 	{"partial-hit", "lengths swept over all residues of the boundary, each with a prime", 48, 8, false, 32, partialHit},
 	{"fixed-hit", "equal lengths and equal primes: one geometry, however many requests", 24, 8, false, 1, fixedHit},
 	{"t1", "the divergent hit: seed, longer and followers, needles before and after the boundary", 48, 8, true, 32, divergentHit},
+	{"t1-private", "as t1, with the values named that only one document holds", 48, 8, true, 32, privateHit},
 	{"sub-block", "prompts shorter than one boundary: nothing can be reused", 12, 8, true, 6, subBlock},
 	{"prose", "words alone, no needles", 48, 24, true, 24, prose},
 	{"bystanders", "documents of their own, and bystanders: some share a prefix with one of them, some are too short to be reused; private values named", 48, 8, true, 32, bystanders},

@@ -39,13 +39,24 @@ func (r *chainRun) together(ctx context.Context, st arms.ChainStep, n int) error
 		seen = r.watch(ctx, st.Pass, done)
 	}()
 	if r.aborts != nil {
-		beside.Add(1)
-		go func() {
-			defer beside.Done()
-			if err := r.abort(ctx, done); err != nil {
-				fail(err)
-			}
-		}()
+		cuts := r.cuts()
+		for c := range n {
+			beside.Add(1)
+			go func() {
+				defer beside.Done()
+				for k := c; k < len(cuts); k += n {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					if err := r.abort(ctx, k, cuts[k]); err != nil {
+						fail(err)
+						return
+					}
+				}
+			}()
+		}
 	}
 	for c := range n {
 		clients.Add(1)
@@ -132,43 +143,46 @@ type aborts struct {
 	cut, whole, failed int
 }
 
-// abort sends n requests of the Set, drawn with a seed that the plan and the arm give, and
-// closes each connection after a drawn time of at most within. It ends early when the pass
-// does.
-func (r *chainRun) abort(ctx context.Context, done <-chan struct{}) error {
-	a := r.aborts
+// cuts are the times after which connections are closed, drawn with a seed that the plan and
+// the arm give.
+func (r *chainRun) cuts() []time.Duration {
 	seed := replay.RequestID(r.c.digest, r.arm.Name, 0, 0, "abort")
 	var hi, lo uint64
 	fmt.Sscanf(seed, "%16x%16x", &hi, &lo)
 	rng := rand.New(rand.NewPCG(hi, lo))
-	order := rng.Perm(len(r.c.Set.Prompts))
-	for k := range a.n {
-		select {
-		case <-done:
-			return nil
-		default:
-		}
-		i := order[k%len(order)]
-		p := &r.c.Set.Prompts[i]
-		actx, cancel := context.WithTimeout(ctx, max(time.Millisecond, time.Duration(rng.Int64N(int64(a.within)+1))))
-		req := replay.Request{Path: r.c.Set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, 0, fmt.Sprintf("abort/%d", k))}
-		if n := r.c.Plan.Replay.Ranks; n > 0 {
-			rank := i % n
-			req.Rank = &rank
-		}
-		reply := r.client().Send(actx, req)
-		cut := actx.Err() != nil
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case cut:
-			a.cut++
-		case reply.Status == 200:
-			a.whole++
-		default:
-			a.failed++
-		}
+	out := make([]time.Duration, r.aborts.n)
+	for k := range out {
+		out[k] = max(100*time.Microsecond, time.Duration(rng.Int64N(int64(r.aborts.within)+1)))
+	}
+	return out
+}
+
+// abort sends the k-th of the requests that are cut off: a prompt of the Set, counted from
+// its end, so that the pass has not come to it yet.
+func (r *chainRun) abort(ctx context.Context, k int, after time.Duration) error {
+	set := r.c.Set
+	i := len(set.Prompts) - 1 - k%len(set.Prompts)
+	p := &set.Prompts[i]
+	actx, cancel := context.WithTimeout(ctx, after)
+	defer cancel()
+	req := replay.Request{Path: set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, 0, fmt.Sprintf("abort/%d", k))}
+	if n := r.c.Plan.Replay.Ranks; n > 0 {
+		rank := i % n
+		req.Rank = &rank
+	}
+	reply := r.client().Send(actx, req)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case actx.Err() != nil:
+		r.aborts.cut++
+	case reply.Status == 200:
+		r.aborts.whole++
+	default:
+		r.aborts.failed++
 	}
 	return nil
 }
