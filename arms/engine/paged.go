@@ -26,12 +26,13 @@ type Paged struct {
 	Blocks    int // of the local pool, each of Block tokens; 0 = more than the set needs
 	Local     bool
 	Store     bool
+	Shares    bool // ranks of a tensor split each keep a share of what is stored
 }
 
 // Expect walks through the steps and returns one map, prompt id -> reuse, for each replay
 // and prime step in order. A prime step counts the whole prompts, not their primes. Reset,
-// stop, restart and flood empty the local cache; the store stays. Expire
-// and evict-rank empty the store: with ranks, a set is to be given rank by rank.
+// stop, restart and flood empty the local cache; the store stays, but for expire, and for
+// evict-rank where every rank's share is needed. With ranks, a set is to be given rank by rank.
 func (g Paged) Expect(s *prompts.Set, steps []arms.Step) []map[string]scoring.Reuse {
 	e := &pagedEngine{Paged: g, output: max(0, s.MaxTokens-1), stored: map[prefix]bool{}}
 	e.reset()
@@ -40,8 +41,12 @@ func (g Paged) Expect(s *prompts.Set, steps []arms.Step) []map[string]scoring.Re
 		switch st.Do {
 		case "reset", "stop", "restart", "flood":
 			e.reset() // a flood of a pool's size leaves nothing of what was there before
-		case "expire", "evict-rank":
-			e.stored = map[prefix]bool{}
+		case "expire":
+			clear(e.stored)
+		case "evict-rank":
+			if e.Shares {
+				clear(e.stored)
+			}
 		case "primes":
 			for i := range s.Prompts {
 				if p := &s.Prompts[i]; p.Prime != nil {
@@ -109,8 +114,12 @@ func (e *pagedEngine) request(tokens []int, salt string) scoring.Reuse {
 		for ext = 0; ext+e.Chunk <= limit && e.stored[at(chain, e.Block, ext+e.Chunk)]; {
 			ext += e.Chunk
 		}
+		// What lies below a local hit has no state of its own any more and is not
+		// stored again where it has been lost.
 		for end := e.Chunk; end <= len(tokens); end += e.Chunk {
-			e.stored[at(chain, e.Block, end)] = true
+			if end > hit {
+				e.stored[at(chain, e.Block, end)] = true
+			}
 		}
 	}
 	if e.Local {

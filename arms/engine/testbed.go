@@ -290,7 +290,7 @@ func (Testbed) Expect(s *prompts.Set, pins map[string]string, steps []arms.Step)
 	recurrent, _ := strconv.Atoi(p["mamba_block_size"])
 	return Paged{
 		Block: block, Recurrent: recurrent, Chunk: recurrent, Blocks: blocks,
-		Local: p["prefix_caching"] == on, Store: p["connector"] == "store",
+		Local: p["prefix_caching"] == on, Store: p["connector"] == "store", Shares: p["tensor_parallel"] == "2",
 	}.Expect(s, steps)
 }
 
