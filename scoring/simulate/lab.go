@@ -18,7 +18,6 @@ type Lab struct {
 	set    *prompts.Set
 	design scoring.Design
 	plan   json.RawMessage
-	start  json.RawMessage
 	reply  []probes.Counter // of every request alike
 }
 

@@ -17,6 +17,9 @@ const seed = 20261129
 
 func repeat(t *testing.T, w simulate.World) simulate.Tally {
 	t.Helper()
+	if *ladders < 100 {
+		t.Fatalf("%d ladders cannot tell a screen that fires too often from one that does not: ask for 100 or more", *ladders)
+	}
 	lab, err := simulate.New(w)
 	if err != nil {
 		t.Fatal(err)
