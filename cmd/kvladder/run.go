@@ -52,6 +52,13 @@ an unfinished chain starts again at its first arm over an empty store.`,
 			if err != nil {
 				return err
 			}
+			if o.Only != "" {
+				// one chain has no verdict: there is nothing yet to judge it against
+				if o.JSON {
+					return printJSON(stdout, map[string]any{"ladder": res.Ladder, "plan": res.Plan, "chain": o.Only, "sealed": false})
+				}
+				return nil
+			}
 			if err := printResult(stdout, res, o.JSON); err != nil {
 				return err
 			}

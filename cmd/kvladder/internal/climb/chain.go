@@ -56,7 +56,7 @@ type chainRun struct {
 // climb climbs one chain to its end. A dead engine or a failing step of the harness ends the
 // chain and is written down; only what makes the whole run impossible is returned.
 func (c *Climb) climb(ctx context.Context, j job) (err error) {
-	r := &chainRun{c: c, job: j, attempt: fmt.Sprintf("%s#%d.%d", j.chain.Name, j.run, j.try), http: &http.Client{Timeout: 30 * time.Second}}
+	r := &chainRun{c: c, job: j, attempt: fmt.Sprintf("%s#%d.%d", j.chain.Name, j.run, j.try), http: &http.Client{Timeout: 5 * time.Second}}
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 512
 	defer t.CloseIdleConnections()

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -58,6 +59,9 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 	}
 	c.digest = string(d)
 	c.zero = time.Now()
+	if err := c.reach(ctx); err != nil {
+		return scoring.Result{}, err
+	}
 	if err := c.register(); err != nil {
 		return scoring.Result{}, err
 	}
@@ -102,6 +106,20 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 		err = rerr
 	}
 	return res, err
+}
+
+// reach asks every attached server whether it is there, before anything else is climbed.
+func (c *Climb) reach(ctx context.Context) error {
+	for _, arm := range slices.Sorted(maps.Keys(c.Attach)) {
+		url := c.Attach[arm]
+		rctx, done := context.WithTimeout(ctx, 5*time.Second)
+		err := c.Engine.Ready(rctx, probes.Endpoint{URL: url, Model: c.Set.Model, APIKey: c.APIKey})
+		done()
+		if err != nil {
+			return fmt.Errorf("arm %s (%s): no answer at %s: %w; start the server, or check the URL given to --attach", arm, c.Engine.Name(), url, err)
+		}
+	}
+	return nil
 }
 
 type job struct {

@@ -137,9 +137,34 @@ func (r *chainRun) trouble(ctx context.Context, reply *probes.Reply) error {
 		}
 		return errDied
 	case reply.Status == 0 || reply.Truncated:
-		return r.harness(fmt.Sprintf("request %s (pass %d)", reply.Prompt, reply.Pass), fmt.Errorf("%s, and the engine is still running", reply.Error))
+		if err := r.answers(ctx); err != nil {
+			if ferr := r.fact(probes.FactDeath, "client", probes.DeathFact{Sub: "DIED", Seen: fmt.Sprintf("%s; the server no longer answers: %v", reply.Error, err), Prompt: reply.Prompt, Pass: reply.Pass}); ferr != nil {
+				return ferr
+			}
+			return errDied
+		}
+		return r.harness(fmt.Sprintf("request %s (pass %d)", reply.Prompt, reply.Pass), fmt.Errorf("%s, and the server still answers", reply.Error))
 	}
 	return nil
+}
+
+// answers asks whether the server is ready, three times within two seconds: a server that
+// somebody else started has no process here whose end could be seen.
+func (r *chainRun) answers(ctx context.Context) (err error) {
+	for range 3 {
+		rctx, done := context.WithTimeout(ctx, time.Second)
+		err = r.c.Engine.Ready(rctx, r.proc.Endpoint)
+		done()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+	return err
 }
 
 // identity reads who answers. A process that is not the one launched ends the chain.
