@@ -165,7 +165,7 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 	}
 	rd, err := receipts.Seal(path, *r.plan, res, receipts.Options{Tool: toolInfo(self)})
 	if err != nil {
-		return none, err
+		return none, fmt.Errorf("sealing %s: %w; everything is climbed and kept: free some space and seal with kvladder run --resume --out %s %s", path, err, path, o.Ladder)
 	}
 	res.Receipt = string(rd)
 	fmt.Fprintf(stderr, "receipt %s in %s\n", rd.Short(), filepath.Join(path, "receipt.json"))

@@ -269,7 +269,7 @@ type WriteError struct {
 }
 
 func (e *WriteError) Error() string {
-	return fmt.Sprintf("transcript %s: %v; what was written before is whole: free some space and continue with --resume", e.Path, e.Err)
+	return fmt.Sprintf("%s: %s; what was written before is whole: free some space and continue with --resume", e.Path, reason(e.Err))
 }
 
 func (e *WriteError) Unwrap() error { return e.Err }
