@@ -12,7 +12,6 @@ package climb
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -79,7 +78,8 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 		}
 	}
 	if err := c.climbAll(ctx, todo); err != nil {
-		return scoring.Result{}, errors.Join(err, c.w.Close())
+		_ = c.w.Close() // it can only say again what err says
+		return scoring.Result{}, err
 	}
 	res, err := c.score()
 	for run := 1; err == nil && c.Only == "" && run <= c.Plan.Design.Rule.Replicates; run++ {
