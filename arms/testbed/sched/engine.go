@@ -92,7 +92,8 @@ type Engine struct {
 
 	running, waiting []*task // the goroutine's own
 	done             []*task // finished in this step, not yet told
-	rows             []*task // the rows of the last step's batch
+	rows             []*task // the batch, where the engine drafts
+	idle             bool    // nobody computed in the last step
 	copying          []*copying
 	loading          []*loading
 	failing          int // loads of chunks that are to fail
@@ -161,7 +162,7 @@ func (e *Engine) Run(ctx context.Context) {
 			e.cfg.Audit(e.balance())
 		}
 		e.settle()
-		if len(e.rows) == 0 && len(e.loading)+len(e.copying) > 0 {
+		if e.idle && len(e.loading)+len(e.copying) > 0 {
 			time.Sleep(idleStep)
 		}
 	}
