@@ -16,8 +16,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"kvladder/receipts/digest"
@@ -104,27 +106,23 @@ func Freeze(h Header, ps []Prompt) (*Set, error) {
 	if err := complete(ps); err != nil {
 		return nil, err
 	}
-	lines := make([][]byte, 0, len(ps))
+	var lines bytes.Buffer
 	for _, p := range ps {
 		b, err := digest.Canonical(p)
 		if err != nil {
 			return nil, fmt.Errorf("prompt %q: %w", p.ID, err)
 		}
-		lines = append(lines, b)
+		lines.Write(append(b, '\n'))
 		h.Prompts = append(h.Prompts, Entry{ID: p.ID, Digest: digest.Of(b)})
+		if lines.Len() > MaxBytes {
+			return nil, fmt.Errorf("set %s: its first %d prompts have more than %d bytes, the most of a set: ask for fewer or shorter prompts", h.Name, len(h.Prompts), MaxBytes)
+		}
 	}
 	hb, err := digest.Canonical(h)
 	if err != nil {
 		return nil, err
 	}
-	var buf bytes.Buffer
-	buf.Write(hb)
-	buf.WriteByte('\n')
-	for _, l := range lines {
-		buf.Write(l)
-		buf.WriteByte('\n')
-	}
-	return Parse(h.Name, buf.Bytes())
+	return Parse(h.Name, slices.Concat(hb, []byte("\n"), lines.Bytes()))
 }
 
 // complete checks what every Set must have.
@@ -185,7 +183,8 @@ func Parse(name string, b []byte) (*Set, error) {
 		}
 		e := s.Header.Prompts[i]
 		if d := digest.Of(sc.Bytes()); d != e.Digest {
-			return nil, &ChangedError{File: name, Prompt: e.ID, What: fmt.Sprintf("its digest is %s, the header says %s", d.Short(), e.Digest.Short())}
+			is, says := apart(d.Hex(), e.Digest.Hex())
+			return nil, &ChangedError{File: name, Prompt: e.ID, What: fmt.Sprintf("its digest is %s, the header says %s", is, says)}
 		}
 		var p Prompt
 		if err := strict(sc.Bytes(), &p); err != nil {
@@ -210,46 +209,57 @@ func Parse(name string, b []byte) (*Set, error) {
 	}
 	// Digests of lines say nothing about the header, the line ends or a second value on a
 	// line: what was frozen is exactly what freezing again would write.
-	again, err := s.encode()
-	if err != nil {
+	c := comparison{with: b}
+	if err := s.encode(&c); err != nil {
 		return nil, fmt.Errorf("set %s: %w", name, err)
 	}
-	if !bytes.Equal(again, b) {
-		return nil, &ChangedError{File: name, What: fmt.Sprintf("byte %d is not as freezing writes it", differ(again, b))}
+	if at, equal := c.result(); !equal {
+		return nil, &ChangedError{File: name, What: fmt.Sprintf("byte %d is not as freezing writes it", at)}
 	}
 	s.Digest = digest.Of(b)
 	return &s, nil
 }
 
 // encode writes the file of the header and the prompts that s holds.
-func (s *Set) encode() ([]byte, error) {
-	var buf bytes.Buffer
-	hb, err := digest.Canonical(s.Header)
-	if err != nil {
-		return nil, err
-	}
-	buf.Write(hb)
-	buf.WriteByte('\n')
-	for _, p := range s.Prompts {
-		b, err := digest.Canonical(p)
-		if err != nil {
-			return nil, err
+func (s *Set) encode(w io.Writer) error {
+	line := func(v any) error {
+		b, err := digest.Canonical(v)
+		if err == nil {
+			_, err = w.Write(append(b, '\n'))
 		}
-		buf.Write(b)
-		buf.WriteByte('\n')
+		return err
 	}
-	return buf.Bytes(), nil
+	if err := line(s.Header); err != nil {
+		return err
+	}
+	for _, p := range s.Prompts {
+		if err := line(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// differ is the first byte, counted from 1, in which a and b differ.
-func differ(a, b []byte) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return i + 1
+// comparison compares what is written to it with bytes that are there, without keeping it.
+type comparison struct {
+	with   []byte
+	at     int // bytes that were equal
+	differ bool
+}
+
+func (c *comparison) Write(b []byte) (int, error) {
+	for i := 0; i < len(b) && !c.differ; i++ {
+		if c.at == len(c.with) || c.with[c.at] != b[i] {
+			c.differ = true
+		} else {
+			c.at++
 		}
 	}
-	return min(len(a), len(b)) + 1
+	return len(b), nil
 }
+
+// result is the first byte that differs, counted from 1, and whether none does.
+func (c *comparison) result() (int, bool) { return c.at + 1, !c.differ && c.at == len(c.with) }
 
 func strict(b []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
@@ -260,12 +270,12 @@ func strict(b []byte, v any) error {
 // Open reads the Set at path and refuses it when a byte differs from what was frozen:
 // the sidecar path+".sha256" must be there and must agree.
 func Open(path string) (*Set, error) {
-	b, err := os.ReadFile(path)
+	b, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("set %s: %w", path, err)
 	}
 	s, perr := Parse(path, b)
-	side, err := os.ReadFile(path + ".sha256")
+	side, err := readFile(path + ".sha256")
 	if err != nil {
 		return nil, fmt.Errorf("set %s has no %s.sha256 beside it: freeze it again, or write it with sha256sum", path, filepath.Base(path))
 	}
@@ -273,22 +283,38 @@ func Open(path string) (*Set, error) {
 	if perr != nil {
 		return nil, perr
 	}
-	if s.Digest.Hex() != strings.TrimSpace(want) {
-		return nil, &ChangedError{File: path, What: fmt.Sprintf("its digest is %s, %s.sha256 says %.12s", s.Digest.Short(), filepath.Base(path), want)}
+	if want = strings.TrimSpace(want); s.Digest.Hex() != want {
+		is, says := apart(s.Digest.Hex(), want)
+		return nil, &ChangedError{File: path, What: fmt.Sprintf("its digest is %s, %s.sha256 says %.80q", is, filepath.Base(path), says)}
 	}
 	return s, nil
 }
 
-// Write puts the Set and its sidecar at path; it never writes over a different Set.
-func (s *Set) Write(path string) error {
-	if old, err := os.ReadFile(path); err == nil && !bytes.Equal(old, s.bytes) {
-		return fmt.Errorf("set %s exists and differs: a frozen set is never written over; choose another name", path)
+// MaxBytes is the most bytes of a Set's file, 1 GiB.
+const MaxBytes = 1 << 30
+
+// readFile reads a regular file of at most MaxBytes: a device has no end, and a pipe may
+// have no beginning.
+func readFile(path string) ([]byte, error) {
+	fi, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !fi.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file: name a file that kvladder freeze wrote", path)
+	case fi.Size() > MaxBytes:
+		return nil, fmt.Errorf("%s has %d bytes, %d are the most: freeze a smaller set", path, fi.Size(), MaxBytes)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+	return os.ReadFile(path)
+}
+
+// apart cuts two texts behind the first character in which they differ, and not before the
+// twelfth.
+func apart(a, b string) (string, string) {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
 	}
-	if err := os.WriteFile(path, s.bytes, 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(path+".sha256", []byte(s.Digest.Hex()+"  "+filepath.Base(path)+"\n"), 0o644)
+	n = max(12, n+1)
+	return a[:min(n, len(a))], b[:min(n, len(b))]
 }
