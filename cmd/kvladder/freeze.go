@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"kvladder/prompts"
 	"kvladder/prompts/draw"
 	"kvladder/receipts/digest"
+	"kvladder/scoring"
 )
 
 // frozen is what freeze prints with --json.
@@ -90,7 +92,7 @@ Kinds:
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.spec.Kind, "kind", "mixed", "what to draw")
-	fl.IntVar(&f.spec.N, "n", 0, "number of requests (default: the kind's own)")
+	fl.IntVar(&f.spec.N, "n", 0, "number of requests, 1 to 100,000 (default: the kind's own)")
 	fl.Float64Var(&f.rate, "for-rate", 0, "size the set for a defect that strikes this `SHARE` of the geometry classes")
 	fl.IntVar(&f.arms, "for-arms", 3, "judged arms of the ladder that --for-rate sizes for; 0 = for the bound alone")
 	fl.Uint64Var(&f.spec.Seed, "seed", 1, "seed of the draw")
@@ -118,6 +120,10 @@ func (f *freezeFlags) freeze(ctx context.Context, cmd *cobra.Command, stdout, st
 	s := f.spec
 	var want *sized
 	switch {
+	case set("n") && (s.N < 1 || s.N > draw.MaxN):
+		return fmt.Errorf("--n %d: want 1 to %d requests", s.N, draw.MaxN)
+	case set("max-tokens") && (s.MaxTokens < 1 || s.MaxTokens > draw.MaxTokens):
+		return fmt.Errorf("--max-tokens %d: want 1 to %d", s.MaxTokens, draw.MaxTokens)
 	case set("for-rate") && (set("n") || s.Kind == "file"):
 		return errors.New("--for-rate says how many requests are drawn: it goes neither with --n nor with kind file")
 	case set("for-arms") && !set("for-rate"):
@@ -128,6 +134,16 @@ func (f *freezeFlags) freeze(ctx context.Context, cmd *cobra.Command, stdout, st
 			return err
 		}
 		want = &z
+	}
+	if set("name") {
+		if err := prompts.CheckName(s.Name); err != nil {
+			return fmt.Errorf("--name %.80q: %w", s.Name, err)
+		}
+	}
+	if f.out != "" {
+		if fi, err := os.Stat(filepath.Dir(f.out)); err != nil || !fi.IsDir() {
+			return fmt.Errorf("--out %s: there is no folder %s; make it first, or choose another", f.out, filepath.Dir(f.out))
+		}
 	}
 	tok, geometry, err := f.source(ctx, set, &s)
 	if err != nil {
@@ -160,11 +176,14 @@ func (f *freezeFlags) freeze(ctx context.Context, cmd *cobra.Command, stdout, st
 		defer r.Close()
 		s.File = r
 	}
-	var out *prompts.Set
-	if want != nil {
-		out, err = drawFor(ctx, tok, s, want)
-	} else {
-		out, err = draw.Draw(ctx, tok, s)
+	out, err := atOnce(ctx, func() (*prompts.Set, error) {
+		if want != nil {
+			return drawFor(ctx, tok, s, want)
+		}
+		return draw.Draw(ctx, tok, s)
+	})
+	if ctx.Err() != nil {
+		return &exitError{Code: scoring.ExitInvalid, Err: errors.New("interrupted: nothing was written; freeze again with the same flags")}
 	}
 	if err != nil {
 		return err
@@ -184,6 +203,26 @@ func (f *freezeFlags) freeze(ctx context.Context, cmd *cobra.Command, stdout, st
 	}
 	r.print(stdout)
 	return nil
+}
+
+// atOnce does not wait for draw once ctx ends: a draw sees that between two prompts, but not
+// while it waits for standard input or puts the lines together.
+func atOnce(ctx context.Context, draw func() (*prompts.Set, error)) (*prompts.Set, error) {
+	type drawn struct {
+		set *prompts.Set
+		err error
+	}
+	done := make(chan drawn, 1)
+	go func() {
+		s, err := draw()
+		done <- drawn{s, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case d := <-done:
+		return d.set, d.err
+	}
 }
 
 // source is where token ids come from, and the geometry that goes with it. It completes the

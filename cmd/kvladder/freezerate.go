@@ -47,6 +47,9 @@ func sizeFor(rate float64, arms int) (sized, error) {
 // come in eights, since some kinds draw them in groups.
 func drawFor(ctx context.Context, tok draw.Tokenizer, spec draw.Spec, want *sized) (*prompts.Set, error) {
 	best := 0
+	if want.Need > draw.MaxN {
+		return nil, fmt.Errorf("--for-rate %v: %d classes are needed and a set has at most %d requests; choose a larger rate", want.Rate, want.Need, draw.MaxN)
+	}
 	for n := (want.Need + 7) / 8 * 8; ; {
 		spec.N = n
 		s, err := draw.Draw(ctx, tok, spec)
@@ -58,7 +61,7 @@ func drawFor(ctx context.Context, tok draw.Tokenizer, spec draw.Spec, want *size
 			return s, nil
 		}
 		// More requests of the same few geometries show no more of them.
-		if 10*want.Classes < 11*best {
+		if 10*want.Classes < 11*best || n == draw.MaxN {
 			reach := ""
 			if r := compare.SmallestRate(want.Classes, want.Failures, want.Power); r != nil {
 				reach = fmt.Sprintf(" (these show %.3g or more)", math.Ceil(*r*1000)/1000)
@@ -68,6 +71,6 @@ func drawFor(ctx context.Context, tok draw.Tokenizer, spec draw.Spec, want *size
 		}
 		best = want.Classes
 		grown := n * want.Need / max(1, want.Classes)
-		n = (min(max(grown+grown/10, n+n/4), 3*n) + 7) / 8 * 8
+		n = min((min(max(grown+grown/10, n+n/4), 3*n)+7)/8*8, draw.MaxN)
 	}
 }

@@ -1,6 +1,7 @@
 package draw
 
 import (
+	"context"
 	"fmt"
 
 	"kvladder/prompts"
@@ -15,10 +16,12 @@ type desk struct {
 	unit    int  // the span that prompts are planned in: the smallest multiple of bound, and of the store's chunk, of at least 64
 
 	values map[byte]*values
+	drawn  int // bytes of the prompts made so far, about
+	most   int // and how many there may be
 }
 
 func newDesk(tok Tokenizer, s Spec) *desk {
-	d := &desk{pieces: pieces{tok: tok}, spec: s, bound: s.Geometry.Boundary()}
+	d := &desk{pieces: pieces{tok: tok}, spec: s, bound: s.Geometry.Boundary(), most: MaxDrawn}
 	step := lcm(d.bound, max(1, s.Geometry.StoreChunk))
 	d.unit = step * ((63 + step) / step)
 	d.values = map[byte]*values{
@@ -26,6 +29,27 @@ func newDesk(tok Tokenizer, s Spec) *desk {
 		'T': {r: stream(s.Seed, "values of tags"), lo: 100, hi: 999},
 	}
 	return d
+}
+
+// goOn is asked before every prompt: it ends a draw whose context has ended, and one that
+// has grown too large.
+func (d *desk) goOn(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.drawn > d.most {
+		return fmt.Errorf("the prompts drawn so far take %d MiB, %d are the most: ask for fewer requests, or state smaller blocks", d.drawn>>20, d.most>>20)
+	}
+	return nil
+}
+
+// made counts what a prompt takes: its bodies, and its ids as text, which are about as long as
+// they are in the body.
+func (d *desk) made(p *prompts.Prompt) {
+	d.drawn += 2*len(p.Body) + 256
+	if p.Prime != nil {
+		d.drawn += len(p.Prime.Body)
+	}
 }
 
 func lcm(a, b int) int {
@@ -80,6 +104,7 @@ func (d *desk) prompt(id, document string, p *page, ask *needle, local, prime in
 	if ask != nil {
 		out.Expect.Needles = []prompts.Needle{ask.frozen(d.spec.Geometry)}
 	}
+	d.made(&out)
 	return out
 }
 

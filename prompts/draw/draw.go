@@ -44,6 +44,16 @@ type Spec struct {
 	File      io.Reader // kind "file": the JSONL that the prompts come from
 }
 
+// Bounds of a draw. A Set of MaxN short requests is a few hundred megabytes; where requests are
+// long, MaxDrawn ends the draw before the machine's memory does.
+const (
+	MaxN      = 100_000
+	MaxTokens = 1_000_000 // of a reply
+	MaxDrawn  = 512 << 20 // bytes of bodies and of ids as text
+
+	maxUnit = 1 << 17 // tokens that prompts are planned in
+)
+
 // Kind is one way to draw a Set.
 type Kind struct {
 	Name      string
@@ -79,7 +89,8 @@ func Kinds() []Kind { return slices.Clone(kinds) }
 
 // Draw makes and freezes the Set of a Spec. It fails when the kind is unknown, when the
 // geometry cannot carry it, when the tokenizer is unfit, or when the drawn lengths fall in
-// too few classes for a bound (another seed helps then).
+// too few classes for a bound (another seed helps then). It ends with the context's error as
+// soon as ctx does.
 func Draw(ctx context.Context, tok Tokenizer, s Spec) (*prompts.Set, error) {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == s.Kind })
 	if i < 0 {
@@ -93,23 +104,38 @@ func Draw(ctx context.Context, tok Tokenizer, s Spec) (*prompts.Set, error) {
 	if s.N == 0 {
 		s.N = k.N
 	}
-	if s.N < 0 {
-		return nil, fmt.Errorf("%d requests: ask for one or more", s.N)
+	if s.N < 0 || s.N > MaxN {
+		return nil, fmt.Errorf("%d requests: ask for 1 to %d", s.N, MaxN)
 	}
 	if s.MaxTokens == 0 {
 		s.MaxTokens = k.MaxTokens
 	}
+	if s.MaxTokens < 1 || s.MaxTokens > MaxTokens {
+		return nil, fmt.Errorf("replies of %d tokens: ask for 1 to %d", s.MaxTokens, MaxTokens)
+	}
 	if s.Name == "" {
 		return nil, errors.New("a set needs a name")
+	}
+	if err := prompts.CheckName(s.Name); err != nil {
+		return nil, fmt.Errorf("name %.80q of the set: %w", s.Name, err)
 	}
 	path, err := s.Wire.Path()
 	if err != nil {
 		return nil, err
 	}
+	if g := s.Geometry; max(g.AttentionBlock, g.RecurrentBlock, g.StoreChunk) > maxUnit {
+		return nil, fmt.Errorf("block sizes %d, %d and %d: %d tokens are the most", g.AttentionBlock, g.RecurrentBlock, g.StoreChunk, maxUnit)
+	}
 	d := newDesk(tok, s)
+	if d.unit > maxUnit {
+		return nil, fmt.Errorf("boundary %d and store chunk %d meet every %d tokens, and prompts are several times as long: %d are the most", d.bound, s.Geometry.StoreChunk, d.unit, maxUnit)
+	}
 	ps, err := k.draw(ctx, d)
 	if err != nil {
 		return nil, fmt.Errorf("kind %s: %w", s.Kind, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	set, err := prompts.Freeze(prompts.Header{
 		Name:      s.Name,

@@ -405,7 +405,9 @@ func TestFile(t *testing.T) {
 		"role \"victim\"":                      `{"prompt":"a","role":"victim"}`,
 		"a prime of 4 tokens is no part of":    `{"tokens":[1,2,3,4],"prime":4}`,
 		"either answer or needles":             `{"tokens":[1],"answer":"a","needles":[]}`,
-		"prompt id \"x\" is used twice":        `{"id":"x","tokens":[1]}` + "\n" + `{"id":"x","tokens":[1]}`,
+		"prompt id \"x\" is used twice":        `{"id":"x","tokens":[1]}` + "\n" + `{"id":"x","tokens":[2]}`,
+		"line 3 is the same prompt as line 1":  `{"prompt":"river"}` + "\n\n" + `{"prompt":"river","answer":"stone"}`,
+		"max_tokens 0: ask for 1":              `{"tokens":[1],"max_tokens":0}`,
 		"a set needs at least one prompt":      "",
 	} {
 		s.File = strings.NewReader(line)
@@ -438,13 +440,19 @@ func TestBodies(t *testing.T) {
 
 func TestDrawRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Spec){
-		`kind "poem" is unknown`:     func(s *Spec) { s.Kind = "poem" },
-		`dialect "grpc" is unknown`:  func(s *Spec) { s.Wire.Dialect = "grpc" },
-		"a set needs a name":         func(s *Spec) { s.Name = "" },
-		"-1 requests":                func(s *Spec) { s.N = -1 },
-		"groups are of 8":            func(s *Spec) { s.Kind, s.N = "t1", 12 },
-		"needs a recurrent boundary": func(s *Spec) { s.Kind, s.Geometry.RecurrentBlock = "t1", 0 },
-		"a boundary of 16 tokens":    func(s *Spec) { s.Kind, s.Geometry.RecurrentBlock = "sub-block", 0 },
+		`kind "poem" is unknown`:              func(s *Spec) { s.Kind = "poem" },
+		`dialect "grpc" is unknown`:           func(s *Spec) { s.Wire.Dialect = "grpc" },
+		"a set needs a name":                  func(s *Spec) { s.Name = "" },
+		"-1 requests":                         func(s *Spec) { s.N = -1 },
+		"100001 requests":                     func(s *Spec) { s.N = MaxN + 1 },
+		"replies of -1 tokens":                func(s *Spec) { s.MaxTokens = -1 },
+		"block sizes 16, 64 and 1000000000: ": func(s *Spec) { s.Geometry.StoreChunk = 1e9 },
+		"meet every 4194240 tokens":           func(s *Spec) { s.Geometry.StoreChunk = 65535 },
+		`name "a/b" of the set`:               func(s *Spec) { s.Name = "a/b" },
+		`name "\x1b[2J" of the set`:           func(s *Spec) { s.Name = "\x1b[2J" },
+		"groups are of 8":                     func(s *Spec) { s.Kind, s.N = "t1", 12 },
+		"needs a recurrent boundary":          func(s *Spec) { s.Kind, s.Geometry.RecurrentBlock = "t1", 0 },
+		"a boundary of 16 tokens":             func(s *Spec) { s.Kind, s.Geometry.RecurrentBlock = "sub-block", 0 },
 	} {
 		s := spec("mixed", 1)
 		change(&s)
@@ -561,6 +569,64 @@ func TestRandomIsSplitMix64(t *testing.T) {
 	for _, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f} {
 		if got := r.next(); got != want {
 			t.Errorf("%#x, want %#x", got, want)
+		}
+	}
+}
+
+// ending is a tokenizer that ends the context at its nth question and counts those behind it.
+type ending struct {
+	Tokenizer
+	left, behind int
+	end          context.CancelFunc
+}
+
+func (e *ending) Encode(ctx context.Context, text string) ([]int, error) {
+	switch {
+	case e.left > 0:
+		e.left--
+	case e.left == 0:
+		e.left--
+		e.end()
+	default:
+		e.behind++
+	}
+	return e.Tokenizer.Encode(ctx, text)
+}
+
+// Whoever interrupts a draw does not wait for the rest of it.
+func TestDrawEndsWithItsContext(t *testing.T) {
+	for _, k := range Kinds() {
+		s := spec(k.Name, 0)
+		if s.File = strings.NewReader(strings.Repeat("{\"prompt\":\"a\"}\n", 10)); k.Name == "slots" {
+			s.Wire.Dialect = "llamacpp"
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		tok := &ending{Tokenizer: newSplitter(), left: 3, end: cancel}
+		if k.Name == "file" {
+			tok.left = 0
+		}
+		if _, err := Draw(ctx, tok, s); !errors.Is(err, context.Canceled) || tok.behind > 1 {
+			t.Errorf("%s: %v after %d more questions", k.Name, err, tok.behind)
+		}
+		cancel()
+	}
+}
+
+// A draw that outgrows its bound is ended, whatever kind it is of.
+func TestDrawIsBounded(t *testing.T) {
+	for _, k := range Kinds() {
+		s := spec(k.Name, 0)
+		s.N, s.MaxTokens = k.N, 8
+		if k.Name == "file" {
+			s.File = strings.NewReader("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n")
+		}
+		if k.Name == "slots" {
+			s.Wire.Dialect = "llamacpp"
+		}
+		d := newDesk(newSplitter(), s)
+		d.most = 100
+		if _, err := k.draw(context.Background(), d); err == nil || !strings.Contains(err.Error(), "ask for fewer requests") {
+			t.Errorf("%s: %v", k.Name, err)
 		}
 	}
 }

@@ -38,17 +38,36 @@ func fromFile(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	sc := bufio.NewScanner(d.spec.File)
 	sc.Buffer(nil, 64<<20)
 	var out []prompts.Prompt
-	for at := 1; sc.Scan() && (d.spec.N == 0 || len(out) < d.spec.N); at++ {
+	first := map[string]int{} // prompt, as ids -> line
+	at := 0
+	for (d.spec.N == 0 || len(out) < d.spec.N) && sc.Scan() {
+		at++
 		if len(bytes.TrimSpace(sc.Bytes())) == 0 {
 			continue
+		}
+		if err := d.goOn(ctx); err != nil {
+			return nil, err
+		}
+		if len(out) == MaxN {
+			return nil, fmt.Errorf("line %d: a set has at most %d requests: cut the file, or name fewer with --n", at, MaxN)
 		}
 		p, err := d.read(ctx, sc.Bytes(), len(out)+1)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", at, err)
 		}
+		// The second of two equal prompts would find in every cache what the first left there.
+		ids := fmt.Sprint(p.Tokens)
+		if other, twice := first[ids]; twice {
+			return nil, fmt.Errorf("line %d is the same prompt as line %d: leave one of them out, or change a word", at, other)
+		}
+		first[ids] = at
+		d.made(&p)
 		out = append(out, p)
 	}
-	return out, sc.Err()
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("line %d: %w: a line has at most 64 MiB", at+1, err)
+	}
+	return out, nil
 }
 
 func (d *desk) read(ctx context.Context, b []byte, number int) (prompts.Prompt, error) {
@@ -69,6 +88,8 @@ func (d *desk) read(ctx context.Context, b []byte, number int) (prompts.Prompt, 
 		return prompts.Prompt{}, fmt.Errorf("role %s is unknown: use target or bystander", strconv.Quote(string(e.Role)))
 	case (e.Prompt == "") == (len(e.Tokens) == 0):
 		return prompts.Prompt{}, errors.New("give either prompt or tokens")
+	case e.MaxTokens < 1 || e.MaxTokens > MaxTokens:
+		return prompts.Prompt{}, fmt.Errorf("max_tokens %d: ask for 1 to %d", e.MaxTokens, MaxTokens)
 	case e.Answer != "" && e.Needles != nil:
 		return prompts.Prompt{}, errors.New("give either answer or needles")
 	}

@@ -45,6 +45,9 @@ const (
 
 // page begins a text of n tokens. The end is kept for a question when there is to be one.
 func (d *desk) page(ctx context.Context, r *random, n int, asked bool) (*page, error) {
+	if err := d.goOn(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.pieces.open(ctx); err != nil {
 		return nil, err
 	}
@@ -87,6 +90,9 @@ func (p *page) keepEnd(ctx context.Context, asked bool) error {
 // must be written, and with every other branch that used tells of: used holds the ids seen
 // at position cut, and gets one more.
 func (p *page) branch(ctx context.Context, r *random, n, cut int, used map[int]bool) (*page, error) {
+	if err := p.d.goOn(ctx); err != nil {
+		return nil, err
+	}
 	b := &page{d: p.d, r: r, n: n, ids: slices.Clone(p.ids[:cut]), from: cut + splice, to: n, free: map[byte][]int{}}
 	taken := map[string]bool{}
 	for _, x := range p.needles {

@@ -27,6 +27,9 @@ func slots(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	}
 	var out []prompts.Prompt
 	for i := range d.spec.N {
+		if err := d.goOn(ctx); err != nil {
+			return nil, err
+		}
 		name := fmt.Sprintf("d%02d", i+1)
 		r := stream(d.spec.Seed, "slots "+name)
 		blocks := r.within(5, 9)
@@ -34,6 +37,9 @@ func slots(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 		text := instructions[r.below(len(instructions))]
 		var ids []int
 		for len(ids) < n {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			for range 24 {
 				text += " " + sentence(r)
 			}
@@ -60,6 +66,7 @@ func slots(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 			Body:   d.spec.Wire.Body(ids, d.spec.MaxTokens, &slot),
 			Slot:   &slot,
 		})
+		d.made(&out[i])
 	}
 	return out, nil
 }

@@ -69,6 +69,9 @@ func (p *pieces) of(ctx context.Context, text string) ([]int, error) {
 	if ids, ok := p.known[text]; ok {
 		return ids, nil
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	ids, err := p.tok.Encode(ctx, text)
 	if err != nil {
 		return nil, err
