@@ -34,11 +34,11 @@ const (
 )
 
 // Covered reports whether a file of a run folder must be listed by the receipt. The receipt
-// and its sidecar vouch for each other, a signature vouches for itself, and a report or a
-// lock says nothing that is relied on.
+// and its sidecar vouch for each other, a signature or a cosigned checkpoint vouches for
+// itself, and a report or a lock says nothing that is relied on.
 func Covered(name string) bool {
 	switch name {
-	case ReceiptFile, ReceiptFile + ".sha256", SignatureFile, ReportFile:
+	case ReceiptFile, ReceiptFile + ".sha256", SignatureFile, CosignedFile, ReportFile:
 		return false
 	}
 	return !strings.HasSuffix(name, ".lock")

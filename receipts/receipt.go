@@ -111,6 +111,11 @@ type Predicate struct {
 	Tests       []Test       `json:"tests"`
 	Predictions []Prediction `json:"predictions"`
 
+	Amendments  []Amendment `json:"amendments,omitempty"`  // of the plan, in their order
+	Registered  *Analysis   `json:"registered,omitempty"`  // by the plan as registered, where amendments of class A or B govern Result
+	Exploratory *Analysis   `json:"exploratory,omitempty"` // by all amendments, where one is of class C: it decides nothing
+	Timings     []Timing    `json:"timings,omitempty"`
+
 	Claims     []arms.Claim `json:"claims"`
 	NotClaimed []string     `json:"not_claimed"`
 	Unproven   []string     `json:"unproven"`
@@ -186,6 +191,35 @@ func (r *Receipt) Digest() digest.Digest {
 		return ""
 	}
 	return digest.Of(r.raw)
+}
+
+// planBytes are the canonical bytes of the plan as the receipt holds it: what the
+// registration is a digest of, whatever members plans have gained since.
+func (r *Receipt) planBytes() (json.RawMessage, error) {
+	if r.raw == nil {
+		_, b, err := r.Predicate.Plan.Digest()
+		return b, err
+	}
+	var head struct {
+		Predicate struct {
+			Plan json.RawMessage `json:"plan"`
+		} `json:"predicate"`
+	}
+	err := json.Unmarshal(r.raw, &head)
+	return head.Predicate.Plan, err
+}
+
+// Governing is the plan that the result was judged by: the registered one, with the
+// amendments that were made before a judged arm began.
+func (r *Receipt) Governing() (arms.Plan, error) {
+	if len(r.Predicate.Amendments) == 0 {
+		return r.Predicate.Plan, nil
+	}
+	b, err := r.planBytes()
+	if err != nil {
+		return arms.Plan{}, err
+	}
+	return amendedPlan(b, r.Predicate.Amendments, ClassA, ClassB)
 }
 
 // Bytes are the bytes the receipt was read from.
