@@ -74,6 +74,9 @@ func ReadPolicy(path string) (*Policy, error) {
 // tolerated: who wants to ignore those has no use for a gate.
 func ParsePolicy(b []byte) (*Policy, error) {
 	p := &Policy{digest: digest.Of(b)}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return nil, fmt.Errorf("it is empty: its schema must be %q", PolicySchema)
+	}
 	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(p); err != nil {
 		return nil, fmt.Errorf("%s", firstLine(err.Error()))
 	}
