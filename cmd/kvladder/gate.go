@@ -29,7 +29,7 @@ confirms only a fix whose removal is red. With --policy the exit, never the outc
 what the project tolerates; the policy's digest is part of what is printed.`,
 		Example: `  kvladder gate --base runs/base --patched runs/patched
   kvladder gate --base a.json --patched b.json --reverted c.json --policy gate.yaml`,
-		Args:    args(cobra.NoArgs, "only flags"),
+		Args: args(cobra.NoArgs, "only flags"),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			if base == "" || patched == "" {
 				return errors.New("gate needs --base and --patched, each a receipt or a run folder")
