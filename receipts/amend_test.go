@@ -13,6 +13,8 @@ import (
 	"kvladder/arms"
 	"kvladder/receipts/digest"
 	"kvladder/scoring"
+
+	"pgregory.net/rapid"
 )
 
 // rechain writes entries as a ledger that holds together.
@@ -292,4 +294,30 @@ func TestEdits(t *testing.T) {
 			t.Errorf("%+v was applied", e)
 		}
 	}
+}
+
+// What the edits make of one document is the other, whatever the two are.
+func TestEditsGiveTheOther(t *testing.T) {
+	var value func(depth int) *rapid.Generator[any]
+	value = func(depth int) *rapid.Generator[any] {
+		scalar := rapid.OneOf(rapid.Just[any](nil), rapid.Map(rapid.Bool(), func(b bool) any { return b }),
+			rapid.Map(rapid.IntRange(0, 3), func(n int) any { return float64(n) }), rapid.Map(rapid.SampledFrom([]string{"", "a", "~/"}), func(s string) any { return s }))
+		if depth == 0 {
+			return scalar
+		}
+		return rapid.OneOf(scalar,
+			rapid.Map(rapid.SliceOfN(value(depth-1), 0, 3), func(l []any) any { return l }),
+			rapid.Map(rapid.MapOfN(rapid.SampledFrom([]string{"", "a", "b/", "~1", "0"}), value(depth-1), 0, 3), func(m map[string]any) any { return m }))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := value(3).Draw(t, "a"), value(3).Draw(t, "b")
+		var kept []Edit
+		if err := json.Unmarshal(must(json.Marshal(edits("", a, b))), &kept); err != nil {
+			t.Fatal(err)
+		}
+		got, err := apply(must(tree(a)), kept)
+		if err != nil || full(got) != full(b) {
+			t.Fatalf("%s + %s gives %s (%v), want %s", full(a), full(kept), full(got), err, full(b))
+		}
+	})
 }

@@ -36,6 +36,8 @@ type GateReport struct {
 	Reasons     []string     `json:"reasons"`
 	Reverted    *Reverted    `json:"reverted,omitempty"` // the fix taken out again, where a receipt of that was given
 	Policy      *PolicyUse   `json:"policy,omitempty"`
+
+	Lifetimes []LifetimeChange `json:"lifetimes,omitempty"` // of arms in which an engine died; they decide nothing here
 }
 
 // Reverted is what the ladder came to with the fix taken out of the patched build: it must
@@ -111,6 +113,7 @@ func Gate(base, patched *Receipt) (GateReport, error) {
 	if len(rep.Reasons) > 0 {
 		return rep, nil
 	}
+	rep.Lifetimes = lifetimeChanges(base, patched)
 	if len(judged) == 0 {
 		rep.Reasons = append(rep.Reasons, "the patched ladder has no judged arm")
 		return rep, nil

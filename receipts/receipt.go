@@ -2,14 +2,16 @@
 // ladder came to, and what two such statements say about each other.
 //
 //  1. A run appends to its ledger (AppendLedger) and its transcript, and keeps logs and
-//     objects beside them.
+//     objects beside them. Whoever changes the plan meanwhile writes an amendment (Amend),
+//     whose class is its place in the ledger. Checkpoint signs the ledger's Merkle tree.
 //  2. Seal re-reads the folder, lists every file by digest (Walk), writes receipt.json once
 //     and receipt.json.sha256 beside it.
 //  3. Open gives a Receipt back, from raw bytes first: a receipt that does not match its
 //     sidecar, or is not canonical, is reached through *UnverifiedError alone.
 //  4. Verify re-hashes the folder and recomputes whatever can be recomputed.
-//  5. Diff compares two receipts, Gate decides whether a patch did what it promised. Both
-//     need the receipts only, never the folders.
+//  5. Diff compares two receipts and Trend a row of them, Gate decides whether a patch did
+//     what it promised, and a Policy what a project makes of that. All need the receipts
+//     only, never the folders.
 //
 // # The format
 //
@@ -36,6 +38,8 @@
 //	ledger.jsonl              what was decided and when, see LedgerEntry
 //	objects/sha256/HEX        larger things, named by their content
 //	logs/*                    what the engines printed
+//	ledger.checkpoint         the signed root of the ledger, optional
+//	ledger.cosigned           the same with witnesses' cosignatures, optional, not covered
 //	receipt.json, .sha256     the seal
 //	receipt.dsse.json         a signature of it, optional
 //	report.html, *.lock       not covered
@@ -45,7 +49,17 @@
 // A new member that may be absent keeps the Schema. A member whose meaning changes, or one
 // that a reader must not overlook, takes a new Schema string, and the old reader is kept.
 // Open and Diff overlook members they do not know; Verify does not, since it vouches for
-// all of a receipt.
+// all of a receipt: it holds every receipt against SchemaJSON, where each object is closed.
+// Members that came later are marked there and asked of no older receipt, so that what held
+// once holds for ever; testdata/schema-* keeps receipts of each schema to see to it.
+//
+// # Amendments
+//
+// Where "predicate.amendments" is there, "predicate.plan" is still the registered plan, and
+// the plan that governs is that one with the edits of the amendments of class A and B.
+// "predicate.result" and all that follows from it is by the governing plan;
+// "predicate.registered" says what the registered plan alone gives, and
+// "predicate.exploratory" what all amendments give, those of class C included.
 package receipts
 
 import (

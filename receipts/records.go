@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 
 	"kvladder/arms"
 	"kvladder/probes"
@@ -372,16 +371,4 @@ func (s *scan) endSchedule() {
 			s.rep.add(TranscriptFile, "arm %s is suspected and the registered replicate is missing", a.Name)
 		}
 	}
-}
-
-// firstDifference describes where two byte strings part, for people.
-func firstDifference(a, b []byte) string {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	cut := func(s []byte) string {
-		return strings.ToValidUTF8(string(s[min(n, len(s)):min(n+24, len(s))]), "?")
-	}
-	return fmt.Sprintf("at byte %d it has %q, expected %q", n, cut(a), cut(b))
 }

@@ -131,7 +131,11 @@ func checkForm(rep *Report, name string, raw []byte) *knownForm {
 		err = k.schema.Validate(v)
 	}
 	if err != nil {
-		rep.add(name, "it does not fit the schema: %s", strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "jsonschema validation failed with ")), " "))
+		what := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "jsonschema validation failed with ")), " ")
+		if r := []rune(what); len(r) > 600 {
+			what = string(r[:597]) + "..."
+		}
+		rep.add(name, "it does not fit the schema: %s", what)
 	}
 	return k
 }

@@ -118,6 +118,9 @@ func TestTrend(t *testing.T) {
 	a, _ := rs[0].Arm("WARM")
 	b, _ := rs[1].Arm("WARM")
 	a.Lifetime["partial_hits"], b.Lifetime["partial_hits"] = 40.0, 20.0
+	if g, err := Gate(rs[0], rs[2]); err != nil || len(g.Lifetimes) != 1 || g.Lifetimes[0].Old.Events != 4 {
+		t.Errorf("gate: %+v %v", g.Lifetimes, err)
+	}
 	if l := Diff(rs[0], rs[1]).Lifetimes; l[0].Clock != "partial_hits" || l[0].Old.Exposure != 40 {
 		t.Errorf("%+v", l)
 	}

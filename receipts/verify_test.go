@@ -61,7 +61,7 @@ func TestVerifyAlone(t *testing.T) {
 }
 
 // Every byte of everything that is covered, changed one at a time: verify fails and names
-// the file.
+// the file. The receipt itself is left to TestTamperMatrix.
 func TestTamper(t *testing.T) {
 	set := testSet(1)
 	dir := sealed(t, testPlan(set), set)
@@ -96,6 +96,9 @@ func TestTamper(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, was := range whole {
+			if name == ReceiptFile && i%97 != 0 {
+				continue // TestTamperMatrix flips each of its bits
+			}
 			at := func(b byte) {
 				if _, err := f.WriteAt([]byte{b}, int64(i)); err != nil {
 					t.Fatal(err)

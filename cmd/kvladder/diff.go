@@ -87,8 +87,13 @@ func showDiff(w io.Writer, rep receipts.DiffReport) {
 		show.Table(w, []string{"arm", "timing", "old", "new", "vs old", ""}, rows)
 	}
 	for _, l := range rep.Lifetimes {
-		fmt.Fprintf(w, "%s: %d deaths in %.0f %s → %d in %.0f (p=%.4g)\n", l.Arm, l.Old.Events, l.Old.Exposure, strings.ReplaceAll(l.Clock, "_", " "), l.New.Events, l.New.Exposure, l.P)
+		fmt.Fprintln(w, lifetimeLine(l))
 	}
+}
+
+// lifetimeLine sets deaths over exposure side by side, with the p-value of no change.
+func lifetimeLine(l receipts.LifetimeChange) string {
+	return fmt.Sprintf("%s: %d deaths in %.0f %s → %d in %.0f (p=%.4g)", l.Arm, l.Old.Events, l.Old.Exposure, strings.ReplaceAll(l.Clock, "_", " "), l.New.Events, l.New.Exposure, l.P)
 }
 
 func printTrend(w io.Writer, paths []string, t receipts.TrendReport, asJSON bool) error {
@@ -123,7 +128,7 @@ func printTrend(w io.Writer, paths []string, t receipts.TrendReport, asJSON bool
 	for i, s := range t.Steps {
 		fmt.Fprintf(w, "%s → %s: %s\n", paths[i], paths[i+1], s.Transition)
 		for _, l := range s.Lifetimes {
-			fmt.Fprintf(w, "  %s: %d deaths in %.0f %s → %d in %.0f (p=%.4g)\n", l.Arm, l.Old.Events, l.Old.Exposure, strings.ReplaceAll(l.Clock, "_", " "), l.New.Events, l.New.Exposure, l.P)
+			fmt.Fprintf(w, "  %s\n", lifetimeLine(l))
 		}
 	}
 	return outcome(t.Exit)

@@ -107,6 +107,9 @@ func showGate(w io.Writer, out receipts.GateReport) {
 		}
 		fmt.Fprintf(w, "prediction %s.%s = %v: measured %v, %s\n", p.Arm, p.Member, p.Predicted, p.Measured, held)
 	}
+	for _, l := range out.Lifetimes {
+		fmt.Fprintln(w, lifetimeLine(l))
+	}
 	if r := out.Reverted; r != nil {
 		word := "not red"
 		if r.Red {
