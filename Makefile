@@ -3,7 +3,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 BIN     := bin/kvladder
 
-.PHONY: build demo test check fuzz bench golden e2e-llamacpp clean
+.PHONY: build demo test check check-scipy fuzz bench bench-stats e2e-llamacpp selftest strangers clean
 
 build: ## the program, at bin/kvladder
 	@mkdir -p bin
@@ -33,9 +33,22 @@ fuzz: ## every fuzz target for FUZZTIME each
 bench: ## benchmarks, as ratios against a peer in one run where there is one
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
+check-scipy: ## exact tests and intervals against SciPy, on 10,000 random tables each
+	GO="$(GO)" ./scoring/compare/scipy/run.sh
+
+LADDERS ?= 20000
+bench-stats: ## false alarms and power of the verdict table, on LADDERS simulated ladders a world
+	$(GO) test -count=1 -timeout 4h -v ./scoring/simulate -ladders $(LADDERS)
+
 e2e-llamacpp: build ## the llama.cpp ladder against a real llama-server and a real model
 	./arms/engine/llamacpp/fetch.sh
 	$(GO) test -count=1 -timeout 40m -tags e2e -run TestLlamaCppLadder -v ./cmd/kvladder
+
+selftest: build ## plant every fault and say which the ladder caught
+	./$(BIN) selftest
+
+strangers: build ## the OpenAI client and cache-pressure against the embedded engine; makes a Python environment
+	./arms/testbed/server/strangers/run.sh
 
 clean:
 	rm -rf bin

@@ -6,6 +6,7 @@
 //  2. Ladder.Resolve opens the Set, expands presets into arms and chains, checks that each
 //     arm differs from its reference in exactly one pin, computes the reuse that geometry
 //     predicts, and returns a Plan. The digest of the plan is the pre-registration.
+//     A step that the engine lacks an interface for (Expirer, LoadFailer ...) is refused here.
 //  3. Up launches one process of a plan and waits until it answers.
 package arms
 
@@ -113,7 +114,24 @@ type Entry struct {
 	Preset string            `yaml:"preset"`
 	Pins   map[string]Scalar `yaml:"pins"`
 	Why    string            `yaml:"why"`
-	Before []StepLine        `yaml:"before"` // steps right before the arm's own requests, with the process down where the preset restarts it
+	Before []StepLine        `yaml:"before"` // steps right before the arm's own requests; corrupt and copy-store with the process down where the preset restarts it
+	After  []StepLine        `yaml:"after"`  // steps right behind them
+
+	Base        string            `yaml:"base"`        // CONC, SOAK: the preset whose schedule they run; WARM where none is named
+	Concurrency int               `yaml:"concurrency"` // requests at once; CONC needs it, PRESS, SOAK and custom may have it
+	Clients     int               `yaml:"clients"`     // CONC: how many send, where more than the concurrency that is to be shown
+	Identity    string            `yaml:"identity"`    // XID: salt, adapter, image or config
+	From        map[string]Scalar `yaml:"from"`        // XID of config: pins of the process that fills the store
+	Passes      int               `yaml:"passes"`      // SOAK: rounds
+	Minutes     float64           `yaml:"minutes"`     // SOAK: the rounds are spread over at least so long
+	Flood       int               `yaml:"flood"`       // PRESS, C0-late: pool sizes that are sent between the passes
+
+	Config        string     `yaml:"config"` // custom: C0, C1 or store
+	Reference     string     `yaml:"reference"`
+	ReferencePass int        `yaml:"reference_pass"`
+	Exercise      string     `yaml:"exercise"`
+	Path          string     `yaml:"path"`
+	Steps         []StepLine `yaml:"steps"`
 }
 
 // UnmarshalYAML accepts `WARM` for `{preset: WARM}`.
@@ -151,8 +169,8 @@ func (s *StepLine) UnmarshalYAML(n ast.Node) error {
 	if _, ok := Steps[w[0]]; !ok {
 		return fieldError(n, fmt.Sprintf("unknown step %q; known: %s", w[0], strings.Join(sortedKeys(Steps), ", ")))
 	}
-	if w[0] == "corrupt" && len(w) != 4 {
-		return fieldError(n, "corrupt takes FILE OFFSET N")
+	if why := StepLine(w).check(); why != "" {
+		return fieldError(n, why)
 	}
 	*s = w
 	return nil
@@ -184,10 +202,11 @@ type Alpha struct {
 
 // ReplayFile is how requests are sent.
 type ReplayFile struct {
-	Ranks   int    `yaml:"ranks"`
-	RankBy  string `yaml:"rank_by"`
-	Field   string `yaml:"rank_field"`
-	Timeout int    `yaml:"timeout_seconds"`
+	Concurrency int    `yaml:"concurrency"` // clients that every pass of the ladder is sent by; 0 = one
+	Ranks       int    `yaml:"ranks"`
+	RankBy      string `yaml:"rank_by"`
+	Field       string `yaml:"rank_field"`
+	Timeout     int    `yaml:"timeout_seconds"`
 }
 
 // FileError is a fault of a ladder file, with its place.
@@ -308,7 +327,8 @@ func kindWord(t reflect.Type) string {
 
 var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "arms", "floors", "rules",
 	"replay", "parallel", "predict", "not_claimed", "unproven", "claims", "name", "preset", "before", "n_min", "g_min", "p_max", "alpha",
-	"control_max", "hit_share", "replicates", "stall_seconds", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
+	"after", "base", "concurrency", "clients", "identity", "from", "passes", "minutes", "flood", "config", "reference", "reference_pass", "exercise", "path",
+	"steps", "control_max", "hit_share", "replicates", "stall_seconds", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
 
 // suggest names the known word closest to the one that was written.
 func suggest(got string, known []string) string {
@@ -373,6 +393,9 @@ func (l *Ladder) check() error {
 			return miss(fmt.Sprintf("claim %q has status %q", c.Text, c.Status), "use asserted, measured, refuted or withdrawn")
 		}
 	}
+	if l.Replay.Concurrency < 0 || l.Replay.Concurrency > 512 {
+		return miss(fmt.Sprintf("replay.concurrency: %d is not between 1 and 512", l.Replay.Concurrency), "")
+	}
 	switch l.Replay.RankBy {
 	case "", "header", "body", "url":
 	default:
@@ -387,6 +410,9 @@ func (l *Ladder) check() error {
 			return miss(fmt.Sprintf("arm %s is named twice", e.Name), "give one of them another name")
 		}
 		seen[e.Name] = true
+		if what, hint := e.check(); what != "" {
+			return miss(fmt.Sprintf("arm %s: %s", e.Name, what), hint)
+		}
 	}
 	return nil
 }
@@ -438,5 +464,15 @@ func (l *Ladder) rule() (scoring.Rule, error) {
 func set[T any](dst *T, v *T) {
 	if v != nil {
 		*dst = *v
+	}
+}
+
+// Pin sets shared pins, over those of the file.
+func (l *Ladder) Pin(pins map[string]string) {
+	if l.Pins == nil {
+		l.Pins = map[string]Scalar{}
+	}
+	for k, v := range pins {
+		l.Pins[k] = Scalar(v)
 	}
 }

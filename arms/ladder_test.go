@@ -63,7 +63,7 @@ func TestParseLadderRefuses(t *testing.T) {
 		{"wrong type of arms", "  - C0\n  - C1", "  - [C0]\n  - C1", "t.yaml:8:5", "where mapping is expected"},
 		{"unknown preset", "  - C1", "  - C9", "t.yaml", "known presets"},
 		{"arm twice", "  - C1", "  - C0", "t.yaml", "named twice"},
-		{"unknown step", "corrupt slot", "bend slot", "t.yaml:10:", "known: corrupt"},
+		{"unknown step", "corrupt slot", "bend slot", "t.yaml:10:", "known: abort"},
 		{"corrupt needs three words", "4096 64", "4096", "t.yaml:10:", "FILE OFFSET N"},
 		{"no set", "set: s.jsonl", "why: none", "t.yaml", "names no set"},
 		{"no engine", "engine: testbed", "why: none", "t.yaml", "names no engine"},

@@ -1,6 +1,8 @@
 package arms
 
 import (
+	"hash/fnv"
+
 	"kvladder/prompts"
 	"kvladder/receipts/digest"
 	"kvladder/scoring"
@@ -54,6 +56,18 @@ type Replay struct {
 	Parallel    int    `json:"parallel"` // independent chains side by side
 }
 
+// Rank is the rank that a prompt is pinned to, 0 without ranks. It comes from a digest of the
+// prompt's id, so that a server that takes turns and ignores the pin is found out: it would
+// agree with ranks that are dealt in turn.
+func (r Replay) Rank(prompt string) int {
+	if r.Ranks < 2 {
+		return 0
+	}
+	h := fnv.New32a()
+	h.Write([]byte(digest.Of([]byte(prompt))))
+	return int(h.Sum32() % uint32(r.Ranks))
+}
+
 // Chain is a run of steps over one process or one store: the unit of order and of resume.
 type Chain struct {
 	Name  string      `json:"name"`
@@ -68,6 +82,8 @@ type ChainStep struct {
 	Arm  string   `json:"arm"`
 	Pass int      `json:"pass,omitempty"`
 	Args []string `json:"args,omitempty"`
+
+	Concurrency int `json:"concurrency,omitempty"` // clients, where not the plan's
 }
 
 // Claim is something said about the outcome, with its standing.

@@ -28,7 +28,7 @@ func (l *Ladder) Resolve(s *prompts.Set, eng Engine) (*Plan, error) {
 			Path: s.Path},
 		Subject: orEmpty(l.Subject), Pins: plain(l.Pins), Predict: l.Predict,
 		NotClaimed: orEmpty(l.NotClaimed), Unproven: orEmpty(l.Unproven), Claims: l.Claims, Problems: []Problem{}, Source: string(l.source),
-		Replay: Replay{Concurrency: 1, Ranks: l.Replay.Ranks, RankBy: l.Replay.RankBy, RankField: l.Replay.Field,
+		Replay: Replay{Concurrency: max(1, l.Replay.Concurrency), Ranks: l.Replay.Ranks, RankBy: l.Replay.RankBy, RankField: l.Replay.Field,
 			TimeoutSecs: max(l.Replay.Timeout, 0), Parallel: max(1, l.Parallel)},
 	}
 	if r.plan.Replay.TimeoutSecs == 0 {
@@ -115,10 +115,14 @@ func (r *resolver) group(g Dtype) error {
 		suffix = "@" + g.Name
 	}
 	byPreset := map[string]Entry{}
-	var store []Entry
+	var store, own []Entry
 	for _, e := range r.l.Arms {
-		if why := r.eng.Cannot(e.Preset); why != "" {
+		if why := r.cannot(&e); why != "" {
 			return r.fail("arm %s: engine %s cannot run it: %s", e.Name, r.eng.Name(), why)
+		}
+		if presets[e.Preset].own || e.Preset == "custom" {
+			own = append(own, e)
+			continue
 		}
 		if presets[e.Preset].config == "store" {
 			store = append(store, e)
@@ -129,12 +133,16 @@ func (r *resolver) group(g Dtype) error {
 		}
 		byPreset[e.Preset] = e
 	}
-	part := slices.ContainsFunc(store, func(e Entry) bool { return e.Preset == "PART" })
-	if part && !r.hasPrimes() {
-		return r.fail("arm PART needs prompts with a prime, set %s has none: freeze a mixed or partial-hit set", r.s.Name)
+	part := slices.ContainsFunc(append(slices.Clone(store), own...), func(e Entry) bool {
+		return e.Preset == "PART" || e.Preset == "SOAK" && e.Base == "PART" || strings.HasPrefix(e.Reference, "C1-PART")
+	})
+	for _, e := range append(slices.Clone(store), own...) {
+		if (e.Preset == "PART" || e.Base == "PART") && !r.hasPrimes() {
+			return r.fail("arm %s needs prompts with a prime, set %s has none: freeze a mixed or partial-hit set", e.Name, r.s.Name)
+		}
 	}
 	for _, need := range []string{"C0", "C1"} {
-		if _, ok := byPreset[need]; !ok && (need == "C0" || len(store) > 0) {
+		if _, ok := byPreset[need]; !ok && (need == "C0" || len(store) > 0 || slices.ContainsFunc(own, needsC1)) {
 			return r.fail("the ladder has no %s: every judged arm needs its control; add it to arms", need)
 		}
 	}
@@ -176,6 +184,9 @@ func (r *resolver) group(g Dtype) error {
 				{Do: "launch", Arm: a.Name}, {Do: "replay", Arm: a.Name, Pass: 1}, {Do: "replay", Arm: a.Name, Pass: 2}}}
 			a.Chain, a.Process = ch.Name, ch.Name
 			r.plan.Design.Arms = append(r.plan.Design.Arms, a)
+			if err := r.concTwins(g, suffix, base.preset, name, i, split, e, own, &ch); err != nil {
+				return err
+			}
 			if part {
 				tn := base.preset + "-PART"
 				t, err := mk(name+"-PART", tn, Entry{Preset: tn, Name: name + "-PART", Pins: e.Pins})
@@ -198,7 +209,25 @@ func (r *resolver) group(g Dtype) error {
 			r.plan.Chains = append(r.plan.Chains, ch)
 		}
 	}
-	return r.storeChains(g, suffix, store)
+	for _, e := range own {
+		if err := r.families(g, suffix, e, c0, c1); err != nil {
+			return err
+		}
+	}
+	if e, ok := byPreset["C0-late"]; ok {
+		if err := r.late(g, suffix, e); err != nil {
+			return err
+		}
+	}
+	if err := r.storeChains(g, suffix, store); err != nil {
+		return err
+	}
+	for _, e := range own {
+		if err := r.ownChain(g, suffix, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeChains puts the connector arms into chains: one chain runs in the usual order, and an
@@ -240,8 +269,8 @@ next:
 					a.ScheduleDiff = append(a.ScheduleDiff, "fill")
 				}
 			}
-			before := func() {
-				for _, b := range e.Before {
+			lines := func(ls []StepLine) {
+				for _, b := range ls {
 					ch.Steps = append(ch.Steps, ChainStep{Do: b[0], Arm: a.Name, Args: b[1:]})
 					a.ScheduleDiff = append(a.ScheduleDiff, strings.Join(b, " "))
 				}
@@ -255,20 +284,24 @@ next:
 			replay := "replay"
 			switch e.Preset {
 			case "COLD", "REPLAY":
-				before()
+				lines(e.Before)
 			case "WARM":
 				do("drain", "reset")
-				before()
+				lines(e.Before)
 			case "RST":
+				down, up := whileDown(e.Before)
 				do("drain", "save", "stop")
-				before()
+				lines(down)
 				do("launch", "restore")
+				lines(up)
 			case "PART":
 				do("drain", "reset")
-				before()
+				lines(e.Before)
 				replay = "prime"
 			}
 			ch.Steps = append(ch.Steps, ChainStep{Do: replay, Arm: a.Name, Pass: a.Judge})
+			lines(e.After)
+			a.FailLoads = failLoads(e.Before)
 			if a.ScheduleDiff == nil {
 				a.ScheduleDiff = []string{}
 			}
@@ -305,7 +338,11 @@ func (r *resolver) hasPrimes() bool {
 // pins are the engine's defaults, then the preset's configuration, then the ladder's shared
 // pins, the dtype's, and the arm's own; later ones win.
 func (r *resolver) pins(g Dtype, presetName string, e Entry) (map[string]string, error) {
-	conf, err := r.eng.Configure(presets[presetName].config)
+	config := presets[presetName].config
+	if presetName == "custom" {
+		config = e.Config
+	}
+	conf, err := r.eng.Configure(config)
 	if err != nil {
 		return nil, r.fail("arm %s: %v", e.Name, err)
 	}
@@ -331,6 +368,14 @@ func (r *resolver) pins(g Dtype, presetName string, e Entry) (map[string]string,
 
 func (r *resolver) arm(g Dtype, name, presetName string, e Entry, suffix string) (scoring.ArmSpec, error) {
 	p := presets[presetName]
+	if presetName == "custom" {
+		p = preset{config: e.Config, role: scoring.Judged, path: e.Path, exercise: e.Exercise, reference: e.Reference, refPass: max(1, e.ReferencePass)}
+	}
+	return r.armOf(g, name, presetName, p, e, suffix)
+}
+
+// armOf builds the arm of an entry with the meaning that p states.
+func (r *resolver) armOf(g Dtype, name, presetName string, p preset, e Entry, suffix string) (scoring.ArmSpec, error) {
 	pins, err := r.pins(g, presetName, e)
 	if err != nil {
 		return scoring.ArmSpec{}, err
@@ -341,9 +386,11 @@ func (r *resolver) arm(g Dtype, name, presetName string, e Entry, suffix string)
 		return a, nil
 	}
 	refName := p.reference
-	for _, o := range r.l.Arms {
-		if o.Preset == p.reference {
-			refName = o.Name
+	if _, there := r.plan.Design.ByName(refName + suffix); !there {
+		for _, o := range r.l.Arms {
+			if o.Preset == p.reference {
+				refName = o.Name
+			}
 		}
 	}
 	a.Reference, a.ReferencePass = refName+suffix, p.refPass
@@ -417,13 +464,17 @@ func (r *resolver) expect() {
 		var asked []at
 		first, _ := r.plan.Design.ByName(ch.Arms[0])
 		launched := false
+		var under map[string]string
 		for _, st := range ch.Steps {
 			switch st.Do {
 			case "launch":
 				if launched {
 					steps = append(steps, Step{Do: "restart"})
 				}
-				launched = true
+				if o := overrides(st.Args); launched && !maps.Equal(o, under) {
+					steps = append(steps, Step{Do: "expire"}) // what another configuration stored is not to be found
+				}
+				launched, under = true, overrides(st.Args)
 			case "replay", "prime":
 				asked = append(asked, at{st.Arm, st.Pass})
 				steps = append(steps, Step{Do: st.Do, Pass: st.Pass})
@@ -437,6 +488,9 @@ func (r *resolver) expect() {
 				break
 			}
 			a, _ := r.plan.Design.ByName(w.arm)
+			if r.unordered(a) {
+				continue
+			}
 			if a.Judge == w.pass || (a.Judge == 0 && w.pass == a.Passes) {
 				a.Expected = passes[i]
 				a.LastChunk = r.lastChunks(a.Pins, passes[i])
@@ -459,8 +513,8 @@ func (r *resolver) expectRanks(pins map[string]string, steps []Step) []map[strin
 	for k := range n {
 		part := *r.s
 		part.Prompts = nil
-		for i, p := range r.s.Prompts {
-			if i%n == k {
+		for _, p := range r.s.Prompts {
+			if r.plan.Replay.Rank(p.ID) == k {
 				part.Prompts = append(part.Prompts, p)
 			}
 		}

@@ -72,6 +72,50 @@ type Engine interface {
 	Death(line string) bool
 }
 
+// The interfaces below are what some engines can do beside serving. A ladder that asks for a
+// step whose interface its engine lacks is refused when it is planned.
+
+// Expirer drops what the external store holds and leaves the local cache.
+type Expirer interface {
+	Expire(ctx context.Context, e probes.Endpoint) error
+}
+
+// RankEvicter drops what one rank's store holds.
+type RankEvicter interface {
+	EvictRank(ctx context.Context, e probes.Endpoint, rank int) error
+}
+
+// LoadFailer makes the next n loads from the store fail.
+type LoadFailer interface {
+	FailLoads(ctx context.Context, e probes.Endpoint, n int) error
+}
+
+// LoadLister lists the loads from the store since the process began, and which blocks were
+// written for each. A request may have had several; complete says that none is missing.
+type LoadLister interface {
+	Loads(ctx context.Context, e probes.Endpoint) (loads []Load, complete bool, err error)
+}
+
+// PoolReader reads the size of the local pool from a running server.
+type PoolReader interface {
+	Pool(ctx context.Context, e probes.Endpoint) (probes.PoolFact, error)
+}
+
+// Identifier says why requests of the engine cannot carry an identity of a kind (salt,
+// adapter, image), "" when they can.
+type Identifier interface {
+	CannotIdentify(kind string) string
+}
+
+// Load is a probes.Load with the blocks written for it.
+type Load struct {
+	probes.Load
+	Written map[string][]int // cache group -> positions in the request's block table, in blocks; nil = not told
+	Null    map[string]int   // cache group -> how many of them were the block that stands for nothing
+	Block   int              // tokens of a block
+	Failed  bool             // the load was given up: what it wrote is not used
+}
+
 // LogReader is an Engine whose server states some pins only in what it prints. ReadLog
 // fills in the pins that ReadPins left unread, from the process's log so far.
 type LogReader interface {

@@ -121,6 +121,9 @@ const (
 	LoadedBytes     = "loaded_bytes"  //
 	CachedTokens    = "cached_tokens" // local and external together
 	Corrupted       = "corrupted"     // requests in which the engine saw non-finite values
+	Evictions       = "evictions"     // findable blocks recycled for another use
+	Running         = "running"       // gauge: requests computing at the moment
+	NullBlock       = "null_block"    // gauge: checksum over the null block of every group
 )
 
 // Counter is one series read before and after something happened.
@@ -188,6 +191,9 @@ const (
 	FactHarness     = "harness"     // HarnessFact: something the harness failed to do
 	FactInvariant   = "invariant"   // InvariantFact
 	FactLiveness    = "liveness"    // LivenessFact
+	FactLoads       = "loads"       // LoadsFact: what the engine itself says of the requests of a pass
+	FactPool        = "pool"        // PoolFact
+	FactRunning     = "running"     // RunningFact
 )
 
 // PlanFact opens a transcript.
@@ -297,6 +303,34 @@ type InvariantFact struct {
 	Name string `json:"name"`
 	Held *bool  `json:"held"` // nil = could not be checked
 	Seen string `json:"seen"`
+}
+
+// LoadsFact is what an engine says of the requests of one pass, after the pass.
+type LoadsFact struct {
+	Pass     int    `json:"pass"`
+	Complete bool   `json:"complete"` // a request that is not among them loaded nothing from the store
+	Loads    []Load `json:"loads"`
+}
+
+// Load is where one request resumed and what was written for it, as the engine reports it.
+type Load struct {
+	RequestID string `json:"request_id"`
+	Rank      int    `json:"rank"`
+	Local     int    `json:"local"`    // prompt tokens taken from the local cache
+	External  int    `json:"external"` // prompt tokens that the store supplied beyond them
+}
+
+// PoolFact is the size of the engine's local pool as it reports it.
+type PoolFact struct {
+	Blocks int `json:"blocks"`
+	Tokens int `json:"tokens"` // of all blocks together
+}
+
+// RunningFact is how many requests were seen computing at once during a pass.
+type RunningFact struct {
+	Pass     int `json:"pass"`
+	Peak     int `json:"peak"`
+	Readings int `json:"readings"` // 0 = the gauge was never read
 }
 
 // LivenessFact is the question asked of the engine after load.

@@ -24,11 +24,20 @@ type Prompt struct {
 	Slot     *int   `json:"slot,omitempty"` // server slot named in the body, where the engine has slots
 	Salt     string `json:"salt,omitempty"` // cache identity named in the body
 
+	Codewords []string `json:"codewords,omitempty"` // values that only prompts of the same Document hold: seen in another's reply, they name the owner
+
 	Expect Expectation `json:"expect"`
 }
 
-// Prime is a request for a strict prefix of the prompt, sent first in partial-hit arms so
-// that the local cache holds less of the prompt than the store does.
+// Cross says whether the prompt is one of an identity pair: its prime asks for all of it,
+// under another identity.
+func (p *Prompt) Cross() bool {
+	return p.Prime != nil && p.Prime.Tokens == len(p.Tokens) && p.Prime.Body != p.Body
+}
+
+// Prime is a request for a prefix of the prompt, sent first: a strict one in partial-hit
+// arms, so that the local cache holds less of the prompt than the store does; the whole
+// prompt under another identity in a pair that must not share a cache.
 type Prime struct {
 	Tokens int    `json:"tokens"` // the first so many ids of the prompt
 	Body   string `json:"body"`

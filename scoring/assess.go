@@ -74,6 +74,7 @@ func Assess(in Input, recs []probes.Record, detectors []Detector) Result {
 	}
 	s.t = gather(&in.Design, in.Set, recs)
 	s.warnings = append(s.warnings, s.t.warnings...)
+	s.fillSplits()
 	s.inspect()
 	for i := range in.Design.Arms {
 		spec := &in.Design.Arms[i]

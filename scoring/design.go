@@ -56,7 +56,7 @@ const (
 // COLD, the second is judged).
 type ArmSpec struct {
 	Name      string `json:"name"`
-	Preset    string `json:"preset"` // C0, C0-split, C1, COLD, REPLAY, WARM, RST, PART, C0-PART, C1-PART, custom, import
+	Preset    string `json:"preset"` // C0, C0-split, C1, COLD, REPLAY, WARM, RST, PART, PRESS, CONC, XID, SOAK, their twins (C1-PRESS ...), C0-early, C0-late, custom, import
 	Role      string `json:"role"`
 	Group     string `json:"group,omitempty"` // the DT value ("fp8"), "" without DT
 	Chain     string `json:"chain"`
@@ -74,7 +74,7 @@ type ArmSpec struct {
 	PinsDiffer    []Pin             `json:"pins_differ"`             // all that differ; more or fewer than one is INVALID_PREREG
 	ScheduleDiff  []string          `json:"schedule_diff,omitempty"` // steps the reference does not have
 	Path          string            `json:"path"`                    // registered path: local, external, mixed; "" for C0 and its floors
-	Exercise      string            `json:"exercise"`                // which X rule applies: "none", "C1", "COLD", "REPLAY", "WARM", "RST", "PART"
+	Exercise      string            `json:"exercise"`                // which X rule applies: "none", "C1", "COLD", "REPLAY", "WARM", "RST", "PART", "PRESS", "XID"; CONC and SOAK have that of their base
 	CachedIs      string            `json:"cached_is,omitempty"`     // where per-request `cached` tokens come from when no counter splits them: "local", "external", "" = not known
 	Counters      map[string]string `json:"counters,omitempty"`      // role -> series name asked of the engine
 	NeedDrain     bool              `json:"need_drain,omitempty"`
@@ -86,6 +86,10 @@ type ArmSpec struct {
 	Pins          map[string]string `json:"pins"`                     // every pin of the arm, as asked
 	Attached      bool              `json:"attached,omitempty"`       // a server that was not started here: pins that cannot be read are unknown
 	Why           string            `json:"why,omitempty"`
+
+	Concurrency int    `json:"concurrency,omitempty"` // clients of the judged pass; 0 = one
+	Identity    string `json:"identity,omitempty"`    // XID: what differs between the identities: salt, adapter, image, config
+	FailLoads   int    `json:"fail_loads,omitempty"`  // loads that the schedule makes fail before the judged pass
 }
 
 // Reuse is how much of a request's prompt comes from where, in tokens.

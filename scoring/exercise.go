@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -95,6 +96,11 @@ func (s *scorer) limb(j *judgement, w *row) *bool {
 		return j.carried(w, "mixed")
 	case "COLD":
 		return s.storedIn(j, w)
+	case "XID":
+		if same := s.sameIdentity(j, w); same != nil {
+			return j.carried(same, j.spec.Path)
+		}
+		return nil
 	}
 	return j.carried(w, j.spec.Path)
 }
@@ -250,6 +256,7 @@ func (s *scorer) columnX(j *judgement) {
 			labels[w.class()] = true
 		}
 	}
+	mustN = max(mustHit, mustN-j.spec.FailLoads) // a load that was made to fail is computed instead
 	mayHit := mustN > 0
 	if unknown > 0 {
 		j.exerciseOK = false
@@ -324,6 +331,16 @@ func (s *scorer) columnX(j *judgement) {
 		no(No, Trivial, "only %d requests took the path, at least %d had to", len(j.exercised), few)
 		return
 	}
+	if c, why := s.concurrent(j); c != Yes {
+		no(c, subOf(c), "%s", why)
+		return
+	}
+	if j.spec.Exercise == "PRESS" {
+		if c, why := s.pressed(j); c != Yes {
+			no(c, subOf(c), "%s", why)
+			return
+		}
+	}
 	if j.spec.Exercise == "WARM" {
 		if proved, why := s.resetProved(j, rows); proved != Yes {
 			no(proved, Unproven, "%s", why)
@@ -331,6 +348,14 @@ func (s *scorer) columnX(j *judgement) {
 		}
 	}
 	j.cols.X = Yes
+}
+
+// subOf is the finer word for an exercise that did not happen, or is not known to have.
+func subOf(c Column) string {
+	if c == No {
+		return ReuseLost
+	}
+	return Unproven
 }
 
 func (s *scorer) shortForStore(rows []*row) bool {
@@ -355,15 +380,38 @@ func (s *scorer) resetProved(j *judgement, rows []*row) (Column, string) {
 			return No, "the local cache was not dropped by the reset"
 		}
 	}
-	var first *row
-	for _, w := range rows {
-		if first == nil || w.reply.SentAt < first.reply.SentAt || w.reply.SentAt == first.reply.SentAt && w.seq < first.seq {
-			first = w
-		}
-	}
-	if first == nil {
+	wave := firstWave(rows)
+	if len(wave) == 0 {
 		return Unknown, "the reset cannot be proved: no request followed it"
 	}
+	c, why := s.resetShownBy(j, wave[0])
+	for _, w := range wave[1:] { // of several clients, any of the first requests shows it
+		if again, _ := s.resetShownBy(j, w); again == Yes {
+			return Yes, ""
+		}
+	}
+	return c, why
+}
+
+// firstWave are the requests that were sent before any reply came back, in order: one,
+// where there is one client.
+func firstWave(rows []*row) []*row {
+	out := slices.Clone(rows)
+	slices.SortStableFunc(out, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.reply.SentAt, b.reply.SentAt), cmp.Compare(a.seq, b.seq))
+	})
+	for i, w := range out {
+		for _, before := range out[:i] {
+			if w.reply.SentAt >= before.reply.LastAt {
+				return out[:i]
+			}
+		}
+	}
+	return out
+}
+
+// resetShownBy asks one of the first requests after a reset.
+func (s *scorer) resetShownBy(j *judgement, first *row) (Column, string) {
 	local := j.localOf(first)
 	if local == nil {
 		return Unknown, "the reset cannot be proved: local hits are not known"
@@ -444,7 +492,7 @@ func (s *scorer) columnV(j *judgement) {
 	if j.arm == nil {
 		return
 	}
-	facts := append([]probes.InvariantFact(nil), j.arm.invariants...)
+	facts := s.invariantsOf(j.arm)
 	if f, ok := s.storedEnough(j); ok {
 		registered := false
 		for _, have := range facts {
@@ -456,7 +504,7 @@ func (s *scorer) columnV(j *judgement) {
 	}
 	inReference := map[string]bool{}
 	if ref := s.t.arm(0, j.spec.Reference); ref != nil {
-		for _, f := range ref.invariants {
+		for _, f := range s.invariantsOf(ref) {
 			if f.Held != nil && !*f.Held {
 				inReference[f.Name] = true
 			}
@@ -490,7 +538,7 @@ func isLeak(name string) bool { return name == "no leak" || name == "leak" }
 // chunk that ends with it is not asked for: only a shortfall counts, and it has to be one.
 // Where anything else may explain a shortfall, nothing is said.
 func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
-	if j.spec.Exercise != "COLD" && j.spec.Exercise != "PART" || s.in.Design.Imported {
+	if j.spec.Exercise != "COLD" && j.spec.Exercise != "PART" && j.spec.Exercise != "PRESS" || s.in.Design.Imported {
 		return probes.InvariantFact{}, false
 	}
 	chunk := s.in.Set.Geometry.StoreChunk
@@ -499,6 +547,11 @@ func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
 		return probes.InvariantFact{}, false
 	}
 	end := s.atRest(j)
+	if j.spec.Exercise == "PRESS" { // between the pass that fills the store and the flood
+		if end = nil; j.arm.store("filled") != nil {
+			end = j.arm.store("filled").Chunks
+		}
+	}
 	if end == nil {
 		return probes.InvariantFact{}, false
 	}
@@ -513,7 +566,7 @@ func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
 	}
 	want := distinctChunks(s.in.Set, chunk)
 	got := *end
-	if v := j.arm.total(probes.StoredChunks, judgedPass(j.spec)); v != nil {
+	if v := j.arm.total(probes.StoredChunks, judgedPass(j.spec)); v != nil && j.spec.Exercise != "PRESS" {
 		got = max(got, int(*v))
 	}
 	return probes.InvariantFact{Name: storeInvariant, Held: ptr(got >= want), Seen: fmt.Sprintf("%d chunks stored, %d expected", got, want)}, true
@@ -715,7 +768,9 @@ func (s *scorer) pathAtDeath(j *judgement) {
 	}
 	measured := false
 	for _, w := range rows {
-		if took := j.carried(w, j.spec.Path); took != nil {
+		// a request that ended before the engine counted it moved no counter at all: that is
+		// nothing measured, and not a path that carried nothing
+		if took := j.carried(w, j.spec.Path); took != nil && (*took || w.counted()) {
 			measured = true
 			if *took {
 				j.path = j.spec.Path

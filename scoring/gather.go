@@ -30,11 +30,15 @@ type armRun struct {
 	resets      []probes.StepFact
 	invariants  []probes.InvariantFact
 	liveness    []probes.LivenessFact
+	loads       []probes.LoadsFact
+	pools       []probes.PoolFact
+	running     []probes.RunningFact
 	harness     []string
 	samples     []*probes.Sample
 	badScrapes  []string
 
-	ranks Ranks
+	ranks     Ranks
+	elsewhere string // the first request that the counters show on another rank than the one asked
 }
 
 type identitySeen struct {
@@ -310,6 +314,21 @@ func (t *transcript) addFact(r *probes.Record, a *armRun, at runChain, open map[
 		if t.read(r, &f) {
 			a.liveness = append(a.liveness, f)
 		}
+	case probes.FactLoads:
+		var f probes.LoadsFact
+		if t.read(r, &f) {
+			a.loads = append(a.loads, f)
+		}
+	case probes.FactPool:
+		var f probes.PoolFact
+		if t.read(r, &f) {
+			a.pools = append(a.pools, f)
+		}
+	case probes.FactRunning:
+		var f probes.RunningFact
+		if t.read(r, &f) {
+			a.running = append(a.running, f)
+		}
 	case probes.FactHarness:
 		var f probes.HarnessFact
 		if len(r.Fact.Value) > 0 && !t.read(r, &f) {
@@ -363,8 +382,11 @@ func (a *armRun) countRank(r *probes.Reply) {
 			}
 		}
 	}
-	if asked && !others {
+	switch {
+	case asked && !others:
 		a.ranks.Proven++
+	case others && !asked && a.elsewhere == "":
+		a.elsewhere = fmt.Sprintf("request %s asked for rank %d and another one served it", r.Prompt, *r.RankAsked)
 	}
 }
 

@@ -34,6 +34,16 @@ type split struct {
 	weaker                                 string   // where a number came from, when not from counters
 }
 
+// counted says whether any token of the prompt was accounted for.
+func (s *split) counted() bool {
+	for _, v := range []*int{s.local, s.external, s.computed} {
+		if v != nil && *v > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func newRow(s *ArmSpec, p *prompts.Prompt, r *probes.Reply, seq int64) *row {
 	w := &row{prompt: p, reply: r, seq: seq, split: splitOf(s, p, r)}
 	w.answered = r.ErrorKind == "" && r.Error == "" && !r.Truncated && (r.Status == 0 || r.Status == 200) || r.Status == 500

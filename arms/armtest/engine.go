@@ -39,12 +39,14 @@ type EngineCase struct {
 // presets are those that a ladder may name, with the configuration that each runs under.
 var presets = map[string]string{
 	"C0": "C0", "C0-split": "C0", "C1": "C1", "COLD": "store", "REPLAY": "store", "WARM": "store", "RST": "store",
-	"PART": "store", "C0-PART": "C0", "C1-PART": "C1",
+	"PART": "store", "C0-PART": "C0", "C1-PART": "C1", "PRESS": "store", "C0-PRESS": "C0", "C1-PRESS": "C1", "CONC": "store", "C0-CONC": "C0", "C1-CONC": "C1",
+	"XID": "store", "C1-XID": "C1", "SOAK": "store", "C0-early": "C0", "C0-late": "C0",
 }
 
 var counterRoles = []string{
 	probes.LocalQueries, probes.LocalHits, probes.ExternalQueries, probes.ExternalHits, probes.PromptTokens, probes.Computed,
 	probes.Preemptions, probes.StoredChunks, probes.StoredBytes, probes.LoadedBytes, probes.CachedTokens, probes.Corrupted,
+	probes.Evictions, probes.Running, probes.NullBlock,
 }
 
 // TestEngine tries what every engine must keep to, without a server of its own.

@@ -62,12 +62,17 @@ func TestTestbed(t *testing.T) {
 		Other: map[string]string{
 			"model_seed": "12", "kv_cache_dtype": "fp8", "prefix_caching": "off", "connector": "store", "blocks": "64",
 			"prefill_budget": "64", "ranks": "2", "hash_seed": "1", "fault": "F01",
+			"block_size": "32", "mamba_block_size": "96", "tensor_parallel": "2", "store_scope": "shared", "store_steps": "2",
+			"load_steps": "3", "load_policy": "fail", "draft": "3", "config_epoch": "1", "adapters": "a,b", "noise": "split",
+			"noise_seed": "5", "flake": "0.01",
 		},
 		Bad: map[string]string{
 			"model_seed": "-1", "kv_cache_dtype": "f16", "prefix_caching": "yes", "connector": "", "blocks": "3", "prefill_budget": "0",
-			"ranks": "x", "hash_seed": "",
+			"ranks": "x", "hash_seed": "", "block_size": "8", "mamba_block_size": "8", "tensor_parallel": "3", "store_scope": "all",
+			"store_steps": "-1", "load_steps": "x", "load_policy": "retry", "draft": "-1", "config_epoch": "-1", "noise": "white",
+			"noise_seed": "-1", "flake": "2",
 		},
-		Dead:  []string{"panic: runtime error: index out of range", "fatal error: all goroutines are asleep - deadlock!"},
+		Dead:  []string{"EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.", "panic: runtime error: index out of range", "fatal error: all goroutines are asleep - deadlock!"},
 		Alive: []string{"listening on http://127.0.0.1:1", `request id=1 prompt="panic: "`, ""},
 		Set:   set(t, paged, 0, shared, append(slices.Clone(shared[:200]), numbers(2, 121)...), numbers(3, 130)),
 	})

@@ -26,19 +26,33 @@ type Paged struct {
 	Blocks    int // of the local pool, each of Block tokens; 0 = more than the set needs
 	Local     bool
 	Store     bool
+	Shares    bool // ranks of a tensor split each keep a share of what is stored
 }
 
 // Expect walks through the steps and returns one map, prompt id -> reuse, for each replay
 // and prime step in order. A prime step counts the whole prompts, not their primes. Reset,
-// stop and restart empty the local cache; the store stays.
+// stop, restart and flood empty the local cache; the store stays, but for expire, and for
+// evict-rank where every rank's share is needed. With ranks, a set is to be given rank by rank.
 func (g Paged) Expect(s *prompts.Set, steps []arms.Step) []map[string]scoring.Reuse {
 	e := &pagedEngine{Paged: g, output: max(0, s.MaxTokens-1), stored: map[prefix]bool{}}
 	e.reset()
 	var out []map[string]scoring.Reuse
 	for _, st := range steps {
 		switch st.Do {
-		case "reset", "stop", "restart":
-			e.reset()
+		case "reset", "stop", "restart", "flood":
+			e.reset() // a flood of a pool's size leaves nothing of what was there before
+		case "expire":
+			clear(e.stored)
+		case "evict-rank":
+			if e.Shares {
+				clear(e.stored)
+			}
+		case "primes":
+			for i := range s.Prompts {
+				if p := &s.Prompts[i]; p.Prime != nil {
+					e.request(p.Tokens[:min(p.Prime.Tokens, len(p.Tokens))], primeSalt(s, p))
+				}
+			}
 		case "replay", "prime":
 			pass := make(map[string]scoring.Reuse, len(s.Prompts))
 			for _, p := range s.Prompts {
@@ -51,6 +65,17 @@ func (g Paged) Expect(s *prompts.Set, steps []arms.Step) []map[string]scoring.Re
 		}
 	}
 	return out
+}
+
+// primeSalt is the identity that a prime asks under: that of the prompt with the same body,
+// else the prompt's own.
+func primeSalt(s *prompts.Set, p *prompts.Prompt) string {
+	for i := range s.Prompts {
+		if s.Prompts[i].Body == p.Prime.Body {
+			return s.Prompts[i].Salt
+		}
+	}
+	return p.Salt
 }
 
 // prefix names some tokens, everything before them, and the salt.
@@ -89,8 +114,12 @@ func (e *pagedEngine) request(tokens []int, salt string) scoring.Reuse {
 		for ext = 0; ext+e.Chunk <= limit && e.stored[at(chain, e.Block, ext+e.Chunk)]; {
 			ext += e.Chunk
 		}
+		// What lies below a local hit has no state of its own any more and is not
+		// stored again where it has been lost.
 		for end := e.Chunk; end <= len(tokens); end += e.Chunk {
-			e.stored[at(chain, e.Block, end)] = true
+			if end > hit {
+				e.stored[at(chain, e.Block, end)] = true
+			}
 		}
 	}
 	if e.Local {

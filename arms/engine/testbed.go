@@ -21,11 +21,10 @@ import (
 // dialect, counts under vLLM's names, and states every pin it runs with.
 type Testbed struct{}
 
-// The sizes that the embedded engine is built with.
+// The sizes that the embedded engine has unless pins say otherwise.
 const (
 	testbedBlock     = 16
 	testbedRecurrent = 64
-	testbedChunk     = 64
 )
 
 var testbedPins = map[string]pin{
@@ -38,6 +37,47 @@ var testbedPins = map[string]pin{
 	"ranks":          {"1", atLeast(1)},
 	"hash_seed":      {"0", some},
 	"fault":          {"", nil}, // identifiers separated by commas; the server knows which exist
+
+	// What has a default that changes nothing is left out of the command line.
+	"block_size":       {"16", atLeast(16)},
+	"mamba_block_size": {"64", atLeast(16)},
+	"tensor_parallel":  {"1", oneOf("1", "2")},
+	"store_scope":      {"rank", oneOf("rank", "shared")},
+	"store_steps":      {"0", atLeast(0)},
+	"load_steps":       {"0", atLeast(0)},
+	"load_policy":      {"recompute", oneOf("recompute", "fail")},
+	"draft":            {"0", atLeast(0)},
+	"config_epoch":     {"0", atLeast(0)},
+	"adapters":         {"", nil},
+	"noise":            {"none", oneOf("none", "split", "order")},
+	"noise_seed":       {"0", unsigned},
+	"flake":            {"0", rate},
+}
+
+// testbedOptions are the pins that are left out where they have their default: the flag of
+// each, and the member of /server_info that states it.
+var testbedOptions = []struct{ pin, flag, member string }{
+	{"block_size", "--block-size", ""},
+	{"mamba_block_size", "--mamba-block-size", ""},
+	{"tensor_parallel", "--tensor-parallel-size", "tensor_parallel_size"},
+	{"store_scope", "--store-scope", "store_scope"},
+	{"store_steps", "--store-steps", "store_steps"},
+	{"load_steps", "--load-steps", "load_steps"},
+	{"load_policy", "--kv-load-failure-policy", "kv_load_failure_policy"},
+	{"draft", "--num-speculative-tokens", "num_speculative_tokens"},
+	{"config_epoch", "--config-epoch", "config_epoch"},
+	{"adapters", "--adapters", "adapters"},
+	{"noise", "--noise", "noise"},
+	{"noise_seed", "--noise-seed", "noise_seed"},
+	{"flake", "--flake", "flake"},
+}
+
+// rate accepts numbers from 0 to 1.
+func rate(v string) error {
+	if x, err := strconv.ParseFloat(v, 64); err != nil || !(x >= 0 && x <= 1) {
+		return fmt.Errorf("%q is not a number from 0 to 1", v)
+	}
+	return nil
 }
 
 func (Testbed) Name() string { return "testbed" }
@@ -86,6 +126,11 @@ func (Testbed) Spec(pins map[string]string, at arms.Address, res arms.Resources)
 	if p["connector"] == "store" && res.Store != "" {
 		argv = append(argv, "--store-path", res.Store)
 	}
+	for _, o := range testbedOptions {
+		if p[o.pin] != testbedPins[o.pin].def {
+			argv = append(argv, o.flag, p[o.pin])
+		}
+	}
 	if p["fault"] != "" {
 		argv = append(argv, "--fault", p["fault"])
 	}
@@ -109,6 +154,9 @@ func (Testbed) Counters() map[string]string {
 		probes.Computed:        `vllm:prompt_tokens_by_source{source="local_compute"}`,
 		probes.CachedTokens:    "vllm:prompt_tokens_cached",
 		probes.Preemptions:     "vllm:num_preemptions",
+		probes.Evictions:       "kvladder_testbed_evictions",
+		probes.Running:         "vllm:num_requests_running",
+		probes.NullBlock:       "kvladder_testbed_null_block_checksum",
 		probes.StoredChunks:    "kvladder_testbed_stored_chunks",
 		probes.StoredBytes:     "vllm:kv_offload_store_bytes",
 		probes.LoadedBytes:     "vllm:kv_offload_load_bytes",
@@ -117,8 +165,7 @@ func (Testbed) Counters() map[string]string {
 
 // CachedIs is "local" where there is no store; with one, the counters tell.
 func (Testbed) CachedIs(preset string) string {
-	switch preset {
-	case "C0", "C0-split", "C1", "C0-PART", "C1-PART":
+	if strings.HasPrefix(preset, "C0") || strings.HasPrefix(preset, "C1") {
 		return "local"
 	}
 	return ""
@@ -150,6 +197,21 @@ func (Testbed) ReadPins(ctx context.Context, e probes.Endpoint, pins map[string]
 			r.read(name, v.String(), source, nil)
 		}
 	}
+	for _, o := range testbedOptions {
+		switch v := info.Testbed[o.member].(type) {
+		case string:
+			r.read(o.pin, v, source, nil)
+		case json.Number:
+			r.read(o.pin, v.String(), source, nil)
+		}
+	}
+	if g, ok := info.Testbed["geometry"].(map[string]any); ok {
+		for name, member := range map[string]string{"block_size": "attention_block", "mamba_block_size": "recurrent_block"} {
+			if v, ok := g[member].(json.Number); ok {
+				r.read(name, v.String(), source, nil)
+			}
+		}
+	}
 	if v, ok := info.Testbed["enable_prefix_caching"].(bool); ok {
 		r.read("prefix_caching", onOff(v), source, nil)
 	}
@@ -179,7 +241,8 @@ func (Testbed) Reset(ctx context.Context, e probes.Endpoint) error {
 	return err
 }
 
-// Store counts the chunks of all ranks' file tiers, one file each.
+// Store counts the chunks of all ranks' file tiers, one file each. Of a tensor split each
+// rank's share of a chunk is a file.
 func (Testbed) Store(res arms.Resources) (probes.StoreFact, error) {
 	fact, err := folderFact(res.Store)
 	if err != nil || fact.Files == nil {
@@ -215,13 +278,15 @@ func (Testbed) Expect(s *prompts.Set, pins map[string]string, steps []arms.Step)
 		return nil
 	}
 	blocks, _ := strconv.Atoi(p["blocks"])
+	block, _ := strconv.Atoi(p["block_size"])
+	recurrent, _ := strconv.Atoi(p["mamba_block_size"])
 	return Paged{
-		Block: testbedBlock, Recurrent: testbedRecurrent, Chunk: testbedChunk, Blocks: blocks,
-		Local: p["prefix_caching"] == on, Store: p["connector"] == "store",
+		Block: block, Recurrent: recurrent, Chunk: recurrent, Blocks: blocks,
+		Local: p["prefix_caching"] == on, Store: p["connector"] == "store", Shares: p["tensor_parallel"] == "2",
 	}.Expect(s, steps)
 }
 
-// Death recognises the last words of a Go program.
+// Death recognises the last words of the engine, which are vLLM's, and of a Go program.
 func (Testbed) Death(line string) bool {
-	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "SIGSEGV")
+	return strings.HasPrefix(line, "EngineDeadError: ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "SIGSEGV")
 }

@@ -11,6 +11,7 @@ import (
 	"kvladder/arms"
 	"kvladder/arms/engine"
 	"kvladder/arms/testbed"
+	"kvladder/arms/testbed/cache"
 	"kvladder/arms/testbed/sched"
 	"kvladder/probes"
 	"kvladder/prompts"
@@ -46,6 +47,14 @@ func TestPredictionsHold(t *testing.T) {
 				})
 			}
 		}
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprintf("geometry/%d", seed), func(t *testing.T) {
+			pins := engine.Testbed{}.Pins()
+			pins["connector"], pins["block_size"], pins["mamba_block_size"], pins["tensor_parallel"] = "store", "32", "96", "2"
+			hold(t, forks(t, seed), pins, []arms.Step{{Do: "replay"}, {Do: "reset"}, {Do: "replay"}, {Do: "expire"}, {Do: "replay"}, {Do: "reset"},
+				{Do: "prime"}, {Do: "reset"}, {Do: "evict-rank"}, {Do: "replay"}, {Do: "reset"}, {Do: "replay"}}, seen)
+		})
 	}
 	for _, kind := range []string{"none", "local", "external", "both"} {
 		if seen[kind] == 0 {
@@ -97,6 +106,9 @@ func hold(t *testing.T, s *prompts.Set, pins map[string]string, steps []arms.Ste
 	want := engine.Testbed{}.Expect(s, pins, steps)
 	cfg := testbed.Config{NoPrefixCaching: pins["prefix_caching"] == "off", Connector: pins["connector"] == "store"}
 	fmt.Sscan(pins["blocks"], &cfg.Blocks)
+	fmt.Sscan(pins["block_size"], &cfg.Geometry.Block)
+	fmt.Sscan(pins["mamba_block_size"], &cfg.Geometry.Every)
+	fmt.Sscan(pins["tensor_parallel"], &cfg.TensorParallel)
 	if cfg.Connector {
 		cfg.StorePath = t.TempDir()
 	}
@@ -111,7 +123,7 @@ func hold(t *testing.T, s *prompts.Set, pins map[string]string, steps []arms.Ste
 	defer func() { tb.Close() }()
 	ask := func(p prompts.Prompt, tokens []int) scoring.Reuse {
 		before := tb.Ranks[0].Stats()
-		events, err := tb.Ranks[0].Submit(context.Background(), sched.Request{Prompt: tokens, Salt: p.Salt, MaxTokens: s.MaxTokens, IgnoreEOS: true})
+		events, err := tb.Ranks[0].Submit(context.Background(), sched.Request{Prompt: tokens, Who: cache.Who{Salt: p.Salt}, MaxTokens: s.MaxTokens, IgnoreEOS: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,6 +141,14 @@ func hold(t *testing.T, s *prompts.Set, pins map[string]string, steps []arms.Ste
 				t.Fatal(err)
 			}
 			srv.Close()
+		case "expire":
+			if err := tb.Ranks[0].ResetStore(); err != nil {
+				t.Fatal(err)
+			}
+		case "evict-rank":
+			if err := tb.Ranks[0].ResetStore(1); err != nil {
+				t.Fatal(err)
+			}
 		case "restart":
 			tb.Close()
 			start()

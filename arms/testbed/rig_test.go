@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"kvladder/arms/testbed/cache"
 	"kvladder/arms/testbed/model"
 	"kvladder/arms/testbed/sched"
 )
@@ -40,25 +41,28 @@ func start(t testing.TB, cfg Config) *Testbed {
 // begin submits a greedy request with 5 alternatives at each position.
 func begin(t testing.TB, e *sched.Engine, prompt []int, max int, salt string) func() answer {
 	t.Helper()
-	events, err := e.Submit(context.Background(), sched.Request{Prompt: prompt, MaxTokens: max, Logprobs: 5, Salt: salt})
+	events, err := e.Submit(context.Background(), sched.Request{Prompt: prompt, MaxTokens: max, Logprobs: 5, Who: cache.Who{Salt: salt}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() answer {
-		var a answer
-		for ev := range events {
-			a.split, a.finish = ev.Split, ev.Finish
-			if !ev.HasToken {
-				continue
-			}
-			a.tokens = append(a.tokens, ev.Token.ID)
-			a.bits = append(a.bits, math.Float64bits(ev.Token.Logprob))
-			for _, alt := range ev.Top {
-				a.bits = append(a.bits, uint64(alt.ID), math.Float64bits(alt.Logprob))
-			}
+	return func() answer { return gather(events) }
+}
+
+// gather reads a request's events to its end.
+func gather(events <-chan sched.Event) answer {
+	var a answer
+	for ev := range events {
+		a.split, a.finish = ev.Split, ev.Finish
+		if !ev.HasToken {
+			continue
 		}
-		return a
+		a.tokens = append(a.tokens, ev.Token.ID)
+		a.bits = append(a.bits, math.Float64bits(ev.Token.Logprob))
+		for _, alt := range ev.Top {
+			a.bits = append(a.bits, uint64(alt.ID), math.Float64bits(alt.Logprob))
+		}
 	}
+	return a
 }
 
 func ask(t testing.TB, tb *Testbed, prompt []int) answer {

@@ -13,6 +13,7 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -52,17 +53,32 @@ const MaxModelLen = 4096
 type Config struct {
 	ModelSeed       *uint64 // of the weights; nil means DefaultModelSeed
 	DType           model.DType
+	Geometry        model.Geometry // zeros mean blocks of 16 and boundaries every 64
 	NoPrefixCaching bool
 	Connector       bool   // attach the store
 	StorePath       string // directory of the store's file tier; empty: memory only
+	SharedStore     bool   // data-parallel ranks share one store
 	Blocks          int    // of each block group and rank; 0 means DefaultBlocks
-	PrefillBudget   int    // tokens a step may compute; 0 means DefaultPrefillBudget
+	PrefillBudget   int    // tokens a step may compute; 0 means one less than two recurrent blocks
 	Ranks           int    // data-parallel ranks; 0 means 1
+	TensorParallel  int    // ranks that share out the heads of what is stored; 0 means 1
 	HashSeed        string // root of the block hashes; empty means DefaultHashSeed
+	Epoch           int    // of the configuration: another one computes other KV
+	Adapters        []string
+	StoreSteps      int    // steps that a copy to the store takes
+	LoadSteps       int    // steps that a load takes
+	FailOnLoad      bool   // a failed load ends the request instead of computing
+	Draft           int    // most tokens drafted a step; 0 drafts none
+	Noise           string // "", "split" or "order": see Config.cut
+	NoiseSeed       uint64 // of "order", of flakes and of schedules; 0 draws one
+	Flake           float64
 	Faults          []string
 	Name            string // served model name; empty means DefaultName
 	// Ready, if not nil, is called by Serve once requests will be answered.
 	Ready func()
+
+	asked uint64      // NoiseSeed as it was asked for
+	audit func(error) // told after each step whether the pools balance
 }
 
 // Testbed is a running engine. It serves HTTP until Close.
@@ -70,6 +86,7 @@ type Testbed struct {
 	http.Handler
 	Ranks []*sched.Engine
 
+	dead chan error // holds what an engine died of
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
@@ -84,35 +101,44 @@ func New(cfg Config, log io.Writer) (*Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := model.New(*cfg.ModelSeed)
+	models := &variants{seed: *cfg.ModelSeed, epoch: cfg.Epoch}
 	root := path.Cache.Root(cfg.HashSeed)
-	identity := store.Identity{ModelSeed: *cfg.ModelSeed, DType: cfg.DType.String(), Geometry: geometry()}
-	tb := &Testbed{}
-	stores := make([]*store.Store, cfg.Ranks)
+	identity := store.Identity{ModelSeed: *cfg.ModelSeed, DType: cfg.DType.String(), Geometry: cfg.geometry(), Epoch: cfg.Epoch}
+	tb := &Testbed{dead: make(chan error, cfg.Ranks)}
+	var stores []*store.Store
 	for k := range cfg.Ranks {
-		if cfg.Connector {
-			dir := ""
-			if cfg.StorePath != "" {
-				dir = filepath.Join(cfg.StorePath, "rank-"+strconv.Itoa(k))
-			}
-			if stores[k], err = store.Open(dir); err != nil {
+		if cfg.Connector && (k == 0 || path.Scope(!cfg.SharedStore)) {
+			if stores, err = cfg.stores(k); err != nil {
 				return nil, err
 			}
 		}
 		tb.Ranks = append(tb.Ranks, sched.New(sched.Config{
-			Model:         m,
+			Rank:          k,
+			Model:         models.of(cache.Who{}),
+			Variant:       models.of,
 			DType:         cfg.DType,
+			Geometry:      cfg.Geometry,
 			Blocks:        cfg.Blocks,
 			Budget:        cfg.PrefillBudget,
 			PrefixCaching: !cfg.NoPrefixCaching,
-			Store:         stores[k],
+			Stores:        stores,
+			StoreSteps:    cfg.StoreSteps,
+			LoadSteps:     cfg.LoadSteps,
+			FailOnLoad:    cfg.FailOnLoad,
+			Draft:         cfg.Draft,
+			Seed:          cfg.NoiseSeed,
 			Identity:      identity,
 			Root:          root,
 			Path:          path,
+			Cut:           cfg.cut(),
+			Flake:         cfg.flake(k),
+			Audit:         cfg.audit,
+			Died:          tb.died(log),
 		}))
 	}
 	tb.Handler = server.New(server.Config{
 		Name:        cfg.Name,
+		Adapters:    cfg.Adapters,
 		MaxModelLen: MaxModelLen,
 		Ranks:       tb.Ranks,
 		Facts:       cfg.facts(root),
@@ -131,6 +157,9 @@ func (tb *Testbed) Close() {
 	tb.stop()
 	tb.done.Wait()
 }
+
+// lastWords is how long a dead engine's server still answers, with errors.
+const lastWords = 300 * time.Millisecond
 
 // grace is how long Serve lets requests end once it is asked to stop.
 const grace = 5 * time.Second
@@ -152,6 +181,11 @@ func Serve(ctx context.Context, cfg Config, ln net.Listener, log io.Writer) erro
 	}
 	select {
 	case err := <-failed:
+		return err
+	case err := <-tb.dead:
+		time.Sleep(lastWords) // in which /health says so
+		srv.Close()
+		<-failed
 		return err
 	case <-ctx.Done():
 	}
@@ -186,9 +220,18 @@ func (cfg *Config) fill() error {
 			*p = d
 		}
 	}
+	if err := cfg.Geometry.Check(); err != nil {
+		return err
+	}
+	cfg.Geometry = cfg.Geometry.Filled()
 	or(&cfg.Blocks, DefaultBlocks)
-	or(&cfg.PrefillBudget, DefaultPrefillBudget)
+	or(&cfg.PrefillBudget, 2*cfg.Geometry.Every-1)
 	or(&cfg.Ranks, 1)
+	or(&cfg.TensorParallel, 1)
+	cfg.asked = cfg.NoiseSeed
+	for cfg.NoiseSeed == 0 {
+		cfg.NoiseSeed = random()
+	}
 	if cfg.HashSeed == "" {
 		cfg.HashSeed = DefaultHashSeed
 	}
@@ -197,24 +240,58 @@ func (cfg *Config) fill() error {
 	}
 	reuse := !cfg.NoPrefixCaching || cfg.Connector
 	switch {
-	case cfg.Blocks < model.StateEvery/model.BlockTokens:
-		return fmt.Errorf("pool of %d blocks is too small: it must hold at least %d", cfg.Blocks, model.StateEvery/model.BlockTokens)
+	case cfg.Blocks < cfg.Geometry.PerChunk():
+		return fmt.Errorf("pool of %d blocks is too small: it must hold at least %d", cfg.Blocks, cfg.Geometry.PerChunk())
 	case cfg.PrefillBudget < 1:
 		return fmt.Errorf("prefill budget is %d, must be at least 1", cfg.PrefillBudget)
-	case reuse && cfg.PrefillBudget < model.StateEvery:
-		return fmt.Errorf("prefill budget %d is smaller than the recurrent block of %d tokens: raise it, or turn off prefix caching and the connector", cfg.PrefillBudget, model.StateEvery)
+	case reuse && cfg.PrefillBudget < cfg.Geometry.Every:
+		return fmt.Errorf("prefill budget %d is smaller than the recurrent block of %d tokens: raise it, or turn off prefix caching and the connector", cfg.PrefillBudget, cfg.Geometry.Every)
 	case cfg.Ranks < 1 || cfg.Ranks > 64:
 		return fmt.Errorf("data-parallel size is %d, must be 1 to 64", cfg.Ranks)
 	case cfg.StorePath != "" && !cfg.Connector:
 		return errors.New("a store path needs the store connector")
+	case cfg.TensorParallel < 1 || cfg.TensorParallel > 2:
+		return fmt.Errorf("tensor-parallel size is %d, must be 1 or 2", cfg.TensorParallel)
+	case cfg.Draft < 0 || cfg.Draft > 8:
+		return fmt.Errorf("%d draft tokens, must be 0 to 8", cfg.Draft)
+	case cfg.StoreSteps < 0 || cfg.LoadSteps < 0:
+		return fmt.Errorf("copies take %d steps and loads %d: neither can be negative", cfg.StoreSteps, cfg.LoadSteps)
+	case cfg.Epoch < 0 || cfg.Epoch > 9:
+		return fmt.Errorf("configuration epoch is %d, must be 0 to 9", cfg.Epoch)
+	case !(cfg.Flake >= 0 && cfg.Flake <= 1):
+		return fmt.Errorf("flake rate is %v, must be 0 to 1", cfg.Flake)
+	case cfg.Noise != "" && cfg.Noise != NoiseSplit && cfg.Noise != NoiseOrder:
+		return fmt.Errorf("noise %q is unknown: use %s or %s", cfg.Noise, NoiseSplit, NoiseOrder)
 	}
 	return nil
 }
 
 // geometry names the sizes that a stored chunk depends on.
-func geometry() string {
-	return fmt.Sprintf("attention_block=%d recurrent_block=%d store_chunk=%d window=%d",
-		model.BlockTokens, model.StateEvery, store.Tokens, model.Window)
+func (cfg Config) geometry() string {
+	name := fmt.Sprintf("attention_block=%d recurrent_block=%d store_chunk=%d window=%d",
+		cfg.Geometry.Block, cfg.Geometry.Every, cfg.Geometry.Every, model.Window)
+	if cfg.TensorParallel > 1 {
+		name += fmt.Sprintf(" tensor_parallel=%d", cfg.TensorParallel)
+	}
+	return name
+}
+
+// stores opens the store of data-parallel rank k, one share for each rank of the
+// tensor split.
+func (cfg Config) stores(k int) ([]*store.Store, error) {
+	var out []*store.Store
+	for share := range cfg.TensorParallel {
+		dir := ""
+		if cfg.StorePath != "" {
+			dir = filepath.Join(cfg.StorePath, "rank-"+strconv.Itoa(k*cfg.TensorParallel+share))
+		}
+		s, err := store.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 // facts is what the server states about the engine, every choice as resolved.
@@ -227,6 +304,13 @@ func (cfg Config) facts(root cache.Hash) server.Facts {
 				break
 			}
 		}
+	}
+	scope, policy := "rank", "recompute"
+	if cfg.SharedStore {
+		scope = "shared"
+	}
+	if cfg.FailOnLoad {
+		policy = "fail"
 	}
 	connector := "none"
 	if cfg.Connector {
@@ -243,6 +327,18 @@ func (cfg Config) facts(root cache.Hash) server.Facts {
 		Blocks:          cfg.Blocks,
 		PrefillBudget:   cfg.PrefillBudget,
 		Ranks:           cfg.Ranks,
+		TensorParallel:  cfg.TensorParallel,
+		StoreScope:      scope,
+		StoreSteps:      cfg.StoreSteps,
+		LoadSteps:       cfg.LoadSteps,
+		LoadPolicy:      policy,
+		Draft:           cfg.Draft,
+		Epoch:           cfg.Epoch,
+		Adapters:        strings.Join(cfg.Adapters, ","),
+		Noise:           cmp.Or(cfg.Noise, "none"),
+		NoiseSeed:       cfg.asked,
+		NoiseSeedDrawn:  cfg.NoiseSeed,
+		Flake:           cfg.Flake,
 		HashSeed:        cfg.HashSeed,
 		HashRoot:        hex.EncodeToString(root[:]),
 		Faults:          ids,
@@ -251,9 +347,9 @@ func (cfg Config) facts(root cache.Hash) server.Facts {
 		Incarnation:     hex.EncodeToString(incarnation[:]),
 		Started:         time.Now(),
 		Geometry: server.Geometry{
-			AttentionBlock: model.BlockTokens,
-			RecurrentBlock: model.StateEvery,
-			StoreChunk:     store.Tokens,
+			AttentionBlock: cfg.Geometry.Block,
+			RecurrentBlock: cfg.Geometry.Every,
+			StoreChunk:     cfg.Geometry.Every,
 			Window:         model.Window,
 		},
 	}

@@ -53,6 +53,13 @@ an unfinished chain starts again at its first arm over an empty store.`,
 			if err != nil {
 				return err
 			}
+			if o.Only != "" {
+				// one chain has no verdict: there is nothing yet to judge it against
+				if o.JSON {
+					return printJSON(stdout, map[string]any{"ladder": res.Ladder, "plan": res.Plan, "chain": o.Only, "sealed": false})
+				}
+				return nil
+			}
 			if err := printResult(stdout, res, o.JSON); err != nil {
 				return err
 			}
@@ -173,7 +180,7 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 	}
 	rd, err := receipts.Seal(path, *r.plan, res, receipts.Options{Tool: toolInfo(self), Assess: reassess})
 	if err != nil {
-		return none, err
+		return none, fmt.Errorf("sealing %s: %w; everything is climbed and kept: free some space and seal with kvladder run --resume --out %s %s", path, err, path, o.Ladder)
 	}
 	sealed, err := receipts.Open(path)
 	if err != nil {

@@ -52,7 +52,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("LADDERS", filepath.Join(root, "arms", "ladders"))
 			sets := filepath.Join(root, "prompts", "sets")
 			e.Setenv("SETS", sets)
-			for from, to := range map[string]string{"sub-block-12.jsonl": "sub.jsonl", "smollm2-12.jsonl": "slots.jsonl"} {
+			for from, to := range map[string]string{"demo-48.jsonl": "demo.jsonl", "sub-block-12.jsonl": "sub.jsonl", "smollm2-12.jsonl": "slots.jsonl"} {
 				for _, end := range []string{"", ".sha256"} {
 					b, err := os.ReadFile(filepath.Join(sets, from+end))
 					if err != nil {

@@ -47,9 +47,11 @@ func detectors(r scoring.Rule) []scoring.Detector { return detect.All(r) }
 func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	return []*cobra.Command{
 		newAmendCmd(stdout, stderr),
+		newAuditCmd(stdout, stderr),
 		newDemoCmd(stdout, stderr),
 		newDiffCmd(stdout, stderr),
 		newDoctorCmd(stdout, stderr),
+		newExplainCmd(stdout, stderr),
 		newFreezeCmd(stdout, stderr),
 		newGateCmd(stdout, stderr),
 		newHoldCmd(),
@@ -59,6 +61,7 @@ func verbs(stdout, stderr io.Writer) []*cobra.Command {
 		newPlanCmd(stdout, stderr),
 		newRunCmd(stdout, stderr),
 		newScoreCmd(stdout, stderr),
+		newSelftestCmd(stdout, stderr),
 		newShowCmd(stdout, stderr),
 		newTestbedCmd(stdout, stderr),
 		newVerifyCmd(stdout, stderr),

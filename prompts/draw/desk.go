@@ -9,9 +9,10 @@ import (
 // desk is what one draw works with.
 type desk struct {
 	pieces
-	spec  Spec
-	bound int // tokens between the places where a request can resume
-	unit  int // the span that prompts are planned in: the smallest multiple of bound, and of the store's chunk, of at least 64
+	spec    Spec
+	private bool // prompts list the values of their needles
+	bound   int  // tokens between the places where a request can resume
+	unit    int  // the span that prompts are planned in: the smallest multiple of bound, and of the store's chunk, of at least 64
 
 	values map[byte]*values
 }
@@ -70,6 +71,11 @@ func (d *desk) prompt(id, document string, p *page, ask *needle, local, prime in
 	}
 	if prime > 0 {
 		out.Prime = &prompts.Prime{Tokens: prime, Body: d.spec.Wire.Body(p.ids[:prime], 1, nil)}
+	}
+	if d.private {
+		for _, x := range p.needles {
+			out.Codewords = append(out.Codewords, fmt.Sprint(x.value))
+		}
 	}
 	if ask != nil {
 		out.Expect.Needles = []prompts.Needle{ask.frozen(d.spec.Geometry)}

@@ -38,3 +38,25 @@ func partialHit(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	}
 	return out, nil
 }
+
+// fixedHit: every request has the same length, 4R + R/2 + 1, and leaves the same 2R tokens in
+// the local cache. A thousand of them try one case.
+func fixedHit(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
+	asks := deck(stream(d.spec.Seed, "fixed-hit"), d.spec.N, []int{10, 30, 10, 50}, []ask{keyLocal, keyExternal, tagLocal, tagExternal})
+	var out []prompts.Prompt
+	for i, a := range asks {
+		name := fmt.Sprintf("d%02d", i+1)
+		r := stream(d.spec.Seed, "fixed-hit "+name)
+		local := 2 * d.unit
+		p, err := d.document(ctx, r, 4*d.unit+d.unit/2+1, local)
+		if err != nil {
+			return nil, err
+		}
+		x, err := p.answer(ctx, a, local)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d.prompt(fmt.Sprintf("r%02d", i+1), name, p, x, local, local+8))
+	}
+	return out, nil
+}

@@ -109,6 +109,12 @@ func divergentHit(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	return out, nil
 }
 
+// privateHit is divergentHit with private values named.
+func privateHit(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
+	d.private = true
+	return divergentHit(ctx, d)
+}
+
 // story is one group of divergentHit: its document and the positions that matter, in tokens.
 type story struct {
 	d      *desk

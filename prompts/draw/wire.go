@@ -13,6 +13,7 @@ type Wire struct {
 	Dialect string // "vllm" (POST /v1/completions) or "llamacpp" (POST /completion)
 	Model   string // vllm: the served model name
 	Salt    string // vllm: cache_salt, a namespace of the prefix cache; "" sends none
+	Image   string // testbed: mm_hash, the digest of the image that the prompt shows; "" sends none
 }
 
 // Path is the URL path that bodies of the dialect go to.
@@ -47,6 +48,9 @@ func (w Wire) Body(ids []int, n int, slot *int) string {
 		b = append(b, `"temperature":0,"seed":0,"logprobs":20,"return_token_ids":true,`...)
 		if w.Salt != "" {
 			b = member(b, "cache_salt", w.Salt)
+		}
+		if w.Image != "" {
+			b = member(b, "mm_hash", w.Image)
 		}
 	}
 	return string(append(b, `"stream":false}`...))

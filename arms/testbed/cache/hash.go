@@ -4,8 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-
-	"kvladder/arms/testbed/model"
 )
 
 // Hash names a run of tokens: the block it ends with and everything before it.
@@ -27,29 +25,46 @@ func RandomRoot() Hash {
 	return h
 }
 
+// Who is the identity under which a request computes: what its tokens do not
+// say and its KV depends on, or must not be shared across.
+type Who struct {
+	Salt    string // of a tenant
+	Adapter string // name of the low-rank adapter; "" is the base model
+	Image   string // digest of what the placeholder tokens stand for
+}
+
+// Extra returns the bytes that block hashes cover beside the tokens. A salt alone
+// is itself.
+func (w Who) Extra() string {
+	if w.Adapter == "" && w.Image == "" {
+		return w.Salt
+	}
+	return w.Salt + "\x00adapter=" + w.Adapter + "\x00image=" + w.Image
+}
+
 // Chain returns one hash for each full block of tokens. Each covers its parent,
-// the token ids of its block and the salt, so that equal hashes mean equal
-// prefixes of the same identity.
-func Chain(root Hash, tokens []int, salt string) []Hash {
-	return Extend(nil, root, tokens, salt)
+// the token ids of its block and the extra bytes, so that equal hashes mean
+// equal prefixes of the same identity.
+func Chain(root Hash, tokens []int, extra string, block int) []Hash {
+	return Extend(nil, root, tokens, extra, block)
 }
 
 // Extend appends to chain the hashes of those full blocks of tokens it does not
 // cover yet. The blocks that chain covers must be the first ones of tokens.
-func Extend(chain []Hash, root Hash, tokens []int, salt string) []Hash {
+func Extend(chain []Hash, root Hash, tokens []int, extra string, block int) []Hash {
 	parent := root
 	if len(chain) > 0 {
 		parent = chain[len(chain)-1]
 	}
-	for i := len(chain); (i+1)*model.BlockTokens <= len(tokens); i++ {
+	for i := len(chain); (i+1)*block <= len(tokens); i++ {
 		h := sha256.New()
 		h.Write(parent[:])
 		var word [4]byte
-		for _, id := range tokens[i*model.BlockTokens : (i+1)*model.BlockTokens] {
+		for _, id := range tokens[i*block : (i+1)*block] {
 			binary.LittleEndian.PutUint32(word[:], uint32(id))
 			h.Write(word[:])
 		}
-		h.Write([]byte(salt))
+		h.Write([]byte(extra))
 		h.Sum(parent[:0])
 		chain = append(chain, parent)
 	}

@@ -32,19 +32,22 @@ func Healthy() Hooks {
 // Local holds the pools of one data-parallel rank, one for each cache group.
 // It is not safe for concurrent use.
 type Local struct {
+	model.Geometry
 	Attention *Pool[*model.Block]
 	Window    *Pool[*model.Block]
 	States    *Pool[*model.State]
 }
 
 // NewLocal returns pools of blocks attention blocks, as many window blocks, and
-// one recurrent snapshot for each model.StateEvery tokens of them.
-func NewLocal(blocks int, dt model.DType, hooks Hooks) *Local {
+// one recurrent snapshot for each g.Every tokens of them.
+func NewLocal(blocks int, dt model.DType, geometry model.Geometry, hooks Hooks) *Local {
+	geometry = geometry.Filled()
 	pool := func(g model.Group) *Pool[*model.Block] {
-		return NewPool(blocks, func() *model.Block { return model.NewBlock(g, dt) }, hooks.Fresh)
+		return NewPool(blocks, func() *model.Block { return geometry.NewBlock(g, dt) }, hooks.Fresh)
 	}
-	states := max(1, blocks*model.BlockTokens/model.StateEvery)
+	states := max(1, blocks*geometry.Block/geometry.Every)
 	return &Local{
+		Geometry:  geometry,
 		Attention: pool(model.Attention),
 		Window:    pool(model.WindowGroup),
 		States: NewPool(states,
@@ -63,16 +66,10 @@ func (l *Local) AttentionRun(chain []Hash) int {
 	return len(chain)
 }
 
-// WindowFirst returns the first block that the query at position n can see
-// through the window: it covers position n-(model.Window-1).
-func WindowFirst(n int) int {
-	return max(0, n-(model.Window-1)) / model.BlockTokens
-}
-
 // WindowKnown says whether every window block that a query at position n can
-// still see is known. n must be a multiple of model.BlockTokens.
+// still see is known. n must be a multiple of the block size.
 func (l *Local) WindowKnown(chain []Hash, n int) bool {
-	for i := WindowFirst(n); i < n/model.BlockTokens; i++ {
+	for i := l.WindowFirst(n); i < n/l.Block; i++ {
 		if _, ok := l.Window.Find(chain[i]); !ok {
 			return false
 		}
@@ -81,15 +78,15 @@ func (l *Local) WindowKnown(chain []Hash, n int) bool {
 }
 
 // Snapshot returns the slot of the recurrent state after n tokens, if it is
-// known. n must be a multiple of model.StateEvery and positive.
+// known. n must be a multiple of l.Every and positive.
 func (l *Local) Snapshot(chain []Hash, n int) (ID, bool) {
-	return l.States.Find(chain[n/model.BlockTokens-1])
+	return l.States.Find(chain[n/l.Block-1])
 }
 
 // DeepestSnapshot returns the largest boundary at or below n whose recurrent
 // state is known; 0 when there is none.
 func (l *Local) DeepestSnapshot(chain []Hash, n int) int {
-	for b := n / model.StateEvery * model.StateEvery; b > 0; b -= model.StateEvery {
+	for b := n / l.Every * l.Every; b > 0; b -= l.Every {
 		if _, ok := l.Snapshot(chain, b); ok {
 			return b
 		}

@@ -18,7 +18,7 @@ func tokens(n int) []int {
 // TestChain checks what a hash covers: changing any one thing changes the hash
 // of the block it is in and of all later ones, and of no earlier one.
 func TestChain(t *testing.T) {
-	base := Chain(Root("0"), tokens(70), "")
+	base := Chain(Root("0"), tokens(70), "", 16)
 	if len(base) != 4 {
 		t.Fatalf("70 tokens have 4 full blocks, chain has %d", len(base))
 	}
@@ -33,15 +33,15 @@ func TestChain(t *testing.T) {
 	for _, at := range []int{0, 15, 16, 40, 63} {
 		changed := tokens(70)
 		changed[at]++
-		differ("a token", Chain(Root("0"), changed, ""), at/16)
+		differ("a token", Chain(Root("0"), changed, "", 16), at/16)
 	}
-	differ("the salt", Chain(Root("0"), tokens(70), "s"), 0)
-	differ("the seed", Chain(Root("1"), tokens(70), ""), 0)
-	differ("a random root", Chain(RandomRoot(), tokens(70), ""), 0)
-	differ("the unfinished block", Chain(Root("0"), append(tokens(64), 9, 9), ""), 4)
+	differ("the salt", Chain(Root("0"), tokens(70), "s", 16), 0)
+	differ("the seed", Chain(Root("1"), tokens(70), "", 16), 0)
+	differ("a random root", Chain(RandomRoot(), tokens(70), "", 16), 0)
+	differ("the unfinished block", Chain(Root("0"), append(tokens(64), 9, 9), "", 16), 4)
 
-	grown := Chain(Root("0"), tokens(30), "")
-	grown = Extend(grown, Root("0"), tokens(70), "")
+	grown := Chain(Root("0"), tokens(30), "", 16)
+	grown = Extend(grown, Root("0"), tokens(70), "", 16)
 	if !slices.Equal(grown, base) {
 		t.Error("a chain grown in two steps differs from one made at once")
 	}
@@ -49,8 +49,8 @@ func TestChain(t *testing.T) {
 
 // TestReach publishes 8 blocks and two snapshots and takes some away.
 func TestReach(t *testing.T) {
-	l := NewLocal(8, model.BF16, Healthy())
-	chain := Chain(Root("0"), tokens(128), "")
+	l := NewLocal(8, model.BF16, model.Geometry{}, Healthy())
+	chain := Chain(Root("0"), tokens(128), "", 16)
 	for i, h := range chain {
 		a, _ := l.Attention.Take()
 		l.Attention.Publish(a, h)
@@ -81,7 +81,7 @@ func TestReach(t *testing.T) {
 			t.Errorf("deepest snapshot at or below %d: %d, want %d", n, got, want)
 		}
 	}
-	other := Chain(Root("0"), append(tokens(20), tokens(108)...), "")
+	other := Chain(Root("0"), append(tokens(20), tokens(108)...), "", 16)
 	if got := l.AttentionRun(other); got != 1 {
 		t.Errorf("a prompt that shares 20 tokens runs %d blocks, want 1", got)
 	}
@@ -92,8 +92,8 @@ func TestReach(t *testing.T) {
 
 // TestForgetIsAllOrNothing holds one window block: no group may be emptied.
 func TestForgetIsAllOrNothing(t *testing.T) {
-	l := NewLocal(4, model.FP8, Healthy())
-	chain := Chain(Root("0"), tokens(16), "")
+	l := NewLocal(4, model.FP8, model.Geometry{}, Healthy())
+	chain := Chain(Root("0"), tokens(16), "", 16)
 	a, _ := l.Attention.Take()
 	l.Attention.Publish(a, chain[0])
 	l.Attention.Release(a)
@@ -109,7 +109,7 @@ func TestForgetIsAllOrNothing(t *testing.T) {
 
 // TestTakenBlocksAreFresh dirties a block, recycles it and looks for the dirt.
 func TestTakenBlocksAreFresh(t *testing.T) {
-	l := NewLocal(4, model.FP8, Healthy())
+	l := NewLocal(4, model.FP8, model.Geometry{}, Healthy())
 	clean := model.NewBlock(model.Attention, model.FP8)
 	for range 3 * l.Attention.Size() {
 		id, err := l.Attention.Take()

@@ -1,6 +1,9 @@
 package cache
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrFull is what Take returns when every slot is held.
 var ErrFull = errors.New("kv cache pool is full: every block is in use")
@@ -22,6 +25,7 @@ type Pool[T any] struct {
 	fresh  func(T)
 	free   int // slots in the queue that carry no hash
 	cached int // slots in the queue that carry one
+	lost   int // slots recycled that carried one
 }
 
 type slot[T any] struct {
@@ -73,6 +77,33 @@ func (p *Pool[T]) Counts() Counts {
 	return Counts{Free: p.free, Used: p.Size() - p.free - p.cached, Cached: p.cached}
 }
 
+// Evictions returns how many findable slots Take has recycled.
+func (p *Pool[T]) Evictions() int { return p.lost }
+
+// Hashed says whether slot id is findable.
+func (p *Pool[T]) Hashed(id ID) bool { return p.slots[id].hashed }
+
+// Audit compares the holders that the pool counts with those that somebody else
+// has counted, and its queue with both.
+func (p *Pool[T]) Audit(holders map[ID]int) error {
+	queued := 0
+	for id := p.slots[0].next; id != 0; id = p.slots[id].next {
+		if p.slots[id].refs != 0 {
+			return fmt.Errorf("slot %d is in the queue and has %d holders", id, p.slots[id].refs)
+		}
+		queued++
+	}
+	if queued != p.free+p.cached {
+		return fmt.Errorf("%d slots in the queue, counted %d free and %d cached", queued, p.free, p.cached)
+	}
+	for id := 1; id < len(p.slots); id++ {
+		if got, want := p.slots[id].refs, holders[ID(id)]; got != want {
+			return fmt.Errorf("slot %d has %d holders on its books and %d in truth", id, got, want)
+		}
+	}
+	return nil
+}
+
 // Find returns the slot published under h.
 func (p *Pool[T]) Find(h Hash) (ID, bool) {
 	id, ok := p.index[h]
@@ -106,6 +137,7 @@ func (p *Pool[T]) Take() (ID, error) {
 	if s.hashed {
 		delete(p.index, s.hash)
 		s.hash, s.hashed = Hash{}, false
+		p.lost++
 	}
 	if !s.made {
 		s.item, s.made = p.create(), true

@@ -1,9 +1,6 @@
 package fault
 
-import (
-	"kvladder/arms/testbed/model"
-	"kvladder/arms/testbed/sched"
-)
+import "kvladder/arms/testbed/sched"
 
 // maxOverGroups resumes where the group that got furthest says, once a connector
 // is attached: attention blocks reach further than the recurrent snapshot does,
@@ -18,7 +15,7 @@ var maxOverGroups = Fault{
 			if !l.Connector {
 				return healthy(l)
 			}
-			n := min(l.Local.AttentionRun(l.Chain), l.Limit/model.BlockTokens) * model.BlockTokens
+			n := min(l.Local.AttentionRun(l.Chain), l.Limit/l.Local.Block) * l.Local.Block
 			if n == 0 {
 				return sched.Hit{}
 			}

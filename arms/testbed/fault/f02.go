@@ -12,7 +12,7 @@ var scalesDropped = Fault{
 	ID:      "F02",
 	Summary: "the store keeps fp8 codes and drops their scales",
 	Plant: func(p *sched.Path) {
-		p.Store.Codec.Write = func(dst []byte, b *model.Block) []byte { return b.AppendCodes(dst) }
+		p.Store.Codec.Write = func(dst []byte, b, _ *model.Block) []byte { return b.AppendCodes(dst) }
 		p.Store.Codec.Read = func(src []byte, b *model.Block) error { return b.SetCodes(src) }
 	},
 }

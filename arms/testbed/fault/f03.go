@@ -9,12 +9,12 @@ var mixedSourceSplice = Fault{
 	Summary: "a local hit extended from the store keeps the local recurrent state",
 	Plant: func(p *sched.Path) {
 		healthy := p.Load
-		p.Load = func(hit sched.Hit, ext int) sched.Load {
-			l := healthy(hit, ext)
-			if hit.Tokens > 0 {
+		p.Load = func(s sched.Span) (sched.Load, error) {
+			l, err := healthy(s)
+			if s.Hit.Tokens > 0 {
 				l.State = 0
 			}
-			return l
+			return l, err
 		}
 	},
 }

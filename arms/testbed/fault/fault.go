@@ -1,11 +1,11 @@
 // Package fault holds the defects that the embedded engine can be started with.
 //
-// Each is one file and one entry of the table below. A fault replaces one
-// function of sched.Path and nothing else, so that what it does to a request is
-// done by the KV that went astray and never by a hand on the output. Most of
-// them are retold from public reports on serving engines and KV connectors; the
-// numbers are the ones those reports go by here, and the gaps are faults this
-// engine cannot have yet.
+// Each is one file, its variants included, and an entry of the table below. A
+// fault replaces functions at one turn of sched.Path and nothing else, so that
+// what it does to a request is done by the KV that went astray and never by a
+// hand on the output. Most of them are retold from public reports on serving
+// engines and KV connectors; the numbers are the ones those reports go by here,
+// and a letter or a word behind a number names a variant.
 package fault
 
 import (
@@ -27,8 +27,30 @@ type Fault struct {
 var all = []Fault{
 	maxOverGroups,
 	scalesDropped,
+	halfPage,
 	mixedSourceSplice,
+	nullStored,
+	nullLoaded,
+	scanFromZero,
+	frontSlice,
+	cursorSkips,
+	cursorAsserts,
+	dirtyPages,
+	unalignedSnapshot,
+	adapterForgotten,
+	imageForgotten,
+	allForgotten,
+	saltForgotten,
 	processRoot,
+	epochForgotten,
+	privatePools,
+	rankZeroAnswers,
+	storeOvertakes,
+	lateWrite,
+	unpinnedHit,
+	failureSwallowed,
+	shortTail,
+	countsMovedTwice,
 }
 
 // All returns every known fault, sorted by id.

@@ -15,22 +15,23 @@ import (
 func (d *Decoder) attend(l *attentionLayer, s *Sequence, blocks []*Block, layer, n int) {
 	in, stride := d.project(&l.in, n)
 	nq, nk, nv := l.queries*l.dk, l.heads*l.dk, l.heads*l.dv
-	own := block(blocks, s.Pos/BlockTokens)
+	size := s.blockTokens()
+	own := block(blocks, s.Pos/size, size)
 	angles := d.angles[:len(l.rope)]
 	for t := range n {
 		r := in[t*stride:]
 		addTo(r, l.inBias)
 		l.rope.at(s.Pos+t, angles)
 		rotate(r[:nq+nk], l.dk, angles)
-		own.put(layer, (s.Pos+t)%BlockTokens, r[nq:nq+nk], r[nq+nk:nq+nk+nv])
+		own.put(layer, (s.Pos+t)%size, r[nq:nq+nk], r[nq+nk:nq+nk+nv])
 	}
 
-	first := 0 // first block any of the positions sees
+	first := 0 // first panel any of the positions sees
 	if l.window > 0 {
-		first = max(0, s.Pos-l.window+1) / BlockTokens
+		first = max(0, s.Pos-l.window+1) / panelWidth
 	}
-	last := s.Pos / BlockTokens
-	wide := (last - first + 1) * BlockTokens
+	last := s.Pos / panelWidth
+	wide := (last - first + 1) * panelWidth
 	if need := n * wide; len(d.weights) < need {
 		d.weights = make([]float32, 2*need)
 	}
@@ -41,8 +42,8 @@ func (d *Decoder) attend(l *attentionLayer, s *Sequence, blocks []*Block, layer,
 			copy(query[t*l.dk:(t+1)*l.dk], in[t*stride+q*l.dk:])
 		}
 		for b := first; b <= last; b++ {
-			p := &block(blocks, b).parts[layer]
-			dotPanel(d.weights[(b-first)*BlockTokens:], wide, query, l.dk, p.keys[head*l.dk*BlockTokens:][:l.dk*BlockTokens], n)
+			keys, _ := panel(blocks, b, size, layer, head)
+			dotPanel(d.weights[(b-first)*panelWidth:], wide, query, l.dk, keys, n)
 		}
 		for t := range n {
 			pos := s.Pos + t
@@ -52,24 +53,37 @@ func (d *Decoder) attend(l *attentionLayer, s *Sequence, blocks []*Block, layer,
 			}
 			acc := d.mix[(t*l.queries+q)*l.dv:][:l.dv]
 			w := d.weights[t*wide:][:wide]
-			d.rows[t] = l.soften(w, lo-first*BlockTokens, pos+1-first*BlockTokens, acc, in[t*stride:], q)
+			d.rows[t] = l.soften(w, lo-first*panelWidth, pos+1-first*panelWidth, acc, in[t*stride:], q)
 			if s.WholePage {
 				clear(w[d.rows[t].hi:])
 				d.rows[t].hi = wide
 			}
 		}
 		for b := first; b <= last; b++ {
-			p := &block(blocks, b).parts[layer]
-			values := p.values[head*BlockTokens*l.dv:][:BlockTokens*l.dv]
+			_, values := panel(blocks, b, size, layer, head)
 			for t := range n {
 				r := &d.rows[t]
-				at := (b - first) * BlockTokens
-				lo, hi := max(r.lo, at), min(r.hi, at+BlockTokens)
-				if lo < hi {
+				at := (b - first) * panelWidth
+				lo, hi := max(r.lo, at), min(r.hi, at+panelWidth)
+				cut := hi // keys from here on are summed apart
+				if d.Cut > 0 {
+					cut = min(hi, max(lo, d.Cut-first*panelWidth))
+				}
+				if lo < cut {
 					acc := d.mix[(t*l.queries+q)*l.dv:][:l.dv]
-					r.sum = weigh(acc, r.sum, d.weights[t*wide+lo:t*wide+hi], values[(lo-at)*l.dv:])
+					r.sum = weigh(acc, r.sum, d.weights[t*wide+lo:t*wide+cut], values[(lo-at)*l.dv:])
+				}
+				if cut < hi {
+					r.late = weigh(d.apart[t*l.dv:][:l.dv], r.late, d.weights[t*wide+cut:t*wide+hi], values[(cut-at)*l.dv:])
 				}
 			}
+		}
+		if d.Cut > 0 {
+			for t := range n {
+				addTo(d.mix[(t*l.queries+q)*l.dv:], d.apart[t*l.dv:][:l.dv])
+				d.rows[t].sum += d.rows[t].late
+			}
+			clear(d.apart)
 		}
 		for t := range n {
 			acc := d.mix[(t*l.queries+q)*l.dv:][:l.dv]
@@ -110,10 +124,17 @@ func (l *attentionLayer) soften(w []float32, lo, hi int, acc, in []float32, q in
 	return r
 }
 
-// block returns block i, or says which one is missing.
-func block(blocks []*Block, i int) *Block {
+// block returns block i of size positions, or says which one is missing.
+func block(blocks []*Block, i, size int) *Block {
 	if i >= len(blocks) || blocks[i] == nil {
-		panic(fmt.Sprintf("model: the sequence has no block for positions %d..%d", i*BlockTokens, (i+1)*BlockTokens-1))
+		panic(fmt.Sprintf("model: the sequence has no block for positions %d..%d", i*size, (i+1)*size-1))
 	}
 	return blocks[i]
+}
+
+// panel returns the decoded keys and values of panel i of the sequence, in
+// blocks of size positions.
+func panel(blocks []*Block, i, size, layer, head int) (keys, values []float32) {
+	at := i * panelWidth
+	return block(blocks, at/size, size).parts[layer].panel(at%size/panelWidth, head)
 }

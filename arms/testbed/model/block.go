@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	BlockTokens = 16  // positions per block
-	StateEvery  = 64  // positions between snapshots of the recurrent state
+	BlockTokens = 16  // positions per block, unless a Geometry says otherwise
+	StateEvery  = 64  // positions between snapshots of the recurrent state, likewise
 	Window      = 48  // keys a windowed layer sees, the query's own included
 	Vocab       = 639 // token ids 0..638
 	BOS         = 256 // first token of every sequence
@@ -75,9 +75,9 @@ var groupShapes = [...][]shape{
 	WindowGroup: {{1, 16, 40}, {2, 32, 32}},
 }
 
-// Block holds BlockTokens positions of one group's layers as stored codes:
-// per layer, K as [16][heads][dk] and then V as [16][heads][dv]. bf16 codes are
-// uint16; fp8 codes are one byte, with one float32 scale for the K and one for
+// Block holds some positions, 16 or another multiple of panelWidth, of one
+// group's layers as stored codes: per layer, K as [tokens][heads][dk] and then V
+// as [tokens][heads][dv]. bf16 codes are uint16; fp8 codes are one byte, with one float32 scale for the K and one for
 // the V of each head and layer. A fresh block has codes 0 and scales 1.
 //
 // Beside the codes a Block keeps their decoded float32 values, which is what
@@ -87,6 +87,8 @@ var groupShapes = [...][]shape{
 // A Block is not safe for concurrent use while somebody writes it.
 type Block struct {
 	group  Group
+	tokens int
+	lo, hi int // heads that codes and scales are read and written of; hi 0 is all
 	dtype  DType
 	wide   []uint16  // codes when bf16
 	narrow []uint8   // codes when fp8
@@ -99,19 +101,31 @@ type part struct {
 	shape
 	k, v   int       // first code of K and of V
 	scale  int       // first scale
-	keys   []float32 // decoded K as [heads][dk][16]: the layout of a weight panel
-	values []float32 // decoded V as [heads][16][dv]
+	keys   []float32 // decoded K as [tokens/16][heads][dk][16]: the layout of a weight panel
+	values []float32 // decoded V as [tokens/16][heads][16][dv]
 }
 
-// NewBlock makes a fresh block. It panics for Recurrent, which has a State.
-func NewBlock(g Group, dt DType) *Block {
+// panel returns the decoded keys [dk][16] and values [16][dv] of one head for
+// the i-th sixteen positions of the block.
+func (p *part) panel(i, head int) (keys, values []float32) {
+	at := (i*p.heads + head) * panelWidth
+	return p.keys[at*p.dk:][:panelWidth*p.dk], p.values[at*p.dv:][:panelWidth*p.dv]
+}
+
+// NewBlock makes a fresh block of BlockTokens positions. It panics for
+// Recurrent, which has a State.
+func NewBlock(g Group, dt DType) *Block { return Geometry{}.NewBlock(g, dt) }
+
+// NewBlock makes a fresh block of r.Block positions.
+func (r Geometry) NewBlock(g Group, dt DType) *Block {
+	tokens := r.Filled().Block
 	if g != Attention && g != WindowGroup {
 		panic("model: group " + g.String() + " keeps no blocks")
 	}
-	b := &Block{group: g, dtype: dt}
+	b := &Block{group: g, tokens: tokens, dtype: dt}
 	codes, scales := 0, 0
 	for _, s := range groupShapes[g] {
-		nk, nv := BlockTokens*s.heads*s.dk, BlockTokens*s.heads*s.dv
+		nk, nv := tokens*s.heads*s.dk, tokens*s.heads*s.dv
 		b.parts = append(b.parts, part{
 			shape: s, k: codes, v: codes + nk, scale: scales,
 			keys: make([]float32, nk), values: make([]float32, nv),
@@ -133,6 +147,9 @@ func NewBlock(g Group, dt DType) *Block {
 // Group returns the block's group.
 func (b *Block) Group() Group { return b.group }
 
+// Tokens returns the number of positions.
+func (b *Block) Tokens() int { return b.tokens }
+
 // DType returns the block's storage format.
 func (b *Block) DType() DType { return b.dtype }
 
@@ -151,25 +168,92 @@ func (b *Block) Reset() {
 
 // AppendCodes appends the codes, bf16 ones little endian, without the scales.
 func (b *Block) AppendCodes(dst []byte) []byte {
-	if b.dtype == FP8 {
-		return append(dst, b.narrow...)
-	}
-	for _, c := range b.wide {
-		dst = binary.LittleEndian.AppendUint16(dst, c)
+	for from, to := range b.runs {
+		if b.dtype == FP8 {
+			dst = append(dst, b.narrow[from:to]...)
+			continue
+		}
+		for _, c := range b.wide[from:to] {
+			dst = binary.LittleEndian.AppendUint16(dst, c)
+		}
 	}
 	return dst
+}
+
+// Heads returns b seen through a share of its heads, [lo, hi) in each layer, as
+// one rank of a tensor split keeps it. Reading and writing codes and scales of
+// the share reads and writes those of b.
+func (b *Block) Heads(lo, hi int) *Block {
+	v := *b
+	v.lo, v.hi = lo, hi
+	return &v
+}
+
+// heads returns the heads of p that b shows.
+func (b *Block) heads(p *part) (lo, hi int) {
+	if b.hi == 0 {
+		return 0, p.heads
+	}
+	return min(b.lo, p.heads), min(b.hi, p.heads)
+}
+
+// runs yields the ranges of codes that b shows, in storage order.
+func (b *Block) runs(yield func(from, to int) bool) {
+	for i := range b.parts {
+		p := &b.parts[i]
+		lo, hi := b.heads(p)
+		for _, keys := range []bool{true, false} {
+			for slot := range b.tokens {
+				from, n, _ := p.at(lo, slot, keys)
+				if !yield(from, from+n*(hi-lo)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// shown returns the indices of the scales that b shows, in storage order.
+func (b *Block) shown() []int {
+	var out []int
+	if b.dtype != FP8 {
+		return nil
+	}
+	for i := range b.parts {
+		p := &b.parts[i]
+		lo, hi := b.heads(p)
+		for _, first := range []int{p.scale, p.scale + p.heads} {
+			for h := lo; h < hi; h++ {
+				out = append(out, first+h)
+			}
+		}
+	}
+	return out
 }
 
 // SetCodes replaces the codes by what AppendCodes wrote and leaves the scales
 // as they are. It fails, changing nothing, if src has another length.
 func (b *Block) SetCodes(src []byte) error {
-	want := 2*len(b.wide) + len(b.narrow)
+	width := 1
+	if b.dtype == BF16 {
+		width = 2
+	}
+	want := 0
+	for from, to := range b.runs {
+		want += width * (to - from)
+	}
 	if len(src) != want {
 		return fmt.Errorf("%s block of %s: %d bytes of codes, want %d", b.dtype, b.group, len(src), want)
 	}
-	copy(b.narrow, src)
-	for i := range b.wide {
-		b.wide[i] = binary.LittleEndian.Uint16(src[2*i:])
+	for from, to := range b.runs {
+		if b.dtype == FP8 {
+			src = src[copy(b.narrow[from:to], src):]
+			continue
+		}
+		for i := from; i < to; i++ {
+			b.wide[i] = binary.LittleEndian.Uint16(src)
+			src = src[2:]
+		}
 	}
 	b.decode()
 	return nil
@@ -178,8 +262,8 @@ func (b *Block) SetCodes(src []byte) error {
 // AppendScales appends the scales as little-endian float32: per layer the K
 // scale of each head, then the V scale of each head. For bf16 there are none.
 func (b *Block) AppendScales(dst []byte) []byte {
-	for _, s := range b.scales {
-		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(s))
+	for _, i := range b.shown() {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(b.scales[i]))
 	}
 	return dst
 }
@@ -187,11 +271,12 @@ func (b *Block) AppendScales(dst []byte) []byte {
 // SetScales replaces the scales by what AppendScales wrote and leaves the codes
 // as they are. It fails, changing nothing, if src has another length.
 func (b *Block) SetScales(src []byte) error {
-	if len(src) != 4*len(b.scales) {
-		return fmt.Errorf("%s block of %s: %d bytes of scales, want %d", b.dtype, b.group, len(src), 4*len(b.scales))
+	shown := b.shown()
+	if len(src) != 4*len(shown) {
+		return fmt.Errorf("%s block of %s: %d bytes of scales, want %d", b.dtype, b.group, len(src), 4*len(shown))
 	}
-	for i := range b.scales {
-		b.scales[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+	for i, at := range shown {
+		b.scales[at] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 	}
 	if b.dtype == FP8 {
 		b.decode()
@@ -202,7 +287,7 @@ func (b *Block) SetScales(src []byte) error {
 // CopyFrom makes b hold what o holds, scales included. It panics if the two
 // differ in group or format.
 func (b *Block) CopyFrom(o *Block) {
-	if b.group != o.group || b.dtype != o.dtype {
+	if b.group != o.group || b.dtype != o.dtype || b.tokens != o.tokens {
 		panic(fmt.Sprintf("model: copy of a %s block of %s into a %s block of %s", o.dtype, o.group, b.dtype, b.group))
 	}
 	copy(b.wide, o.wide)
@@ -218,7 +303,7 @@ func (b *Block) CopyFrom(o *Block) {
 func (b *Block) decode() {
 	for i := range b.parts {
 		p := &b.parts[i]
-		for h := range p.heads {
+		for h, hi := b.heads(p); h < hi; h++ {
 			b.decodeHead(p, h, true)
 			b.decodeHead(p, h, false)
 		}
@@ -227,7 +312,7 @@ func (b *Block) decode() {
 
 // decodeHead refreshes the keys or the values of one head of p.
 func (b *Block) decodeHead(p *part, h int, keys bool) {
-	for slot := range BlockTokens {
+	for slot := range b.tokens {
 		b.decodeSlot(p, h, slot, keys)
 	}
 }
@@ -244,9 +329,10 @@ func (p *part) at(h, slot int, keys bool) (code, n, scale int) {
 // decodeSlot refreshes the keys or the values of one head and slot of p.
 func (b *Block) decodeSlot(p *part, h, slot int, keys bool) {
 	code, n, scale := p.at(h, slot, keys)
-	dst, step := p.values[(h*BlockTokens+slot)*p.dv:], 1
+	pk, pv := p.panel(slot/panelWidth, h)
+	dst, step := pv[slot%panelWidth*p.dv:], 1
 	if keys {
-		dst, step = p.keys[h*p.dk*BlockTokens+slot:], BlockTokens
+		dst, step = pk[slot%panelWidth:], panelWidth
 	}
 	if b.dtype == FP8 {
 		f := b.scales[scale]

@@ -2,12 +2,18 @@ package model
 
 import "fmt"
 
-// tile is the number of positions computed together: at most one block.
-const tile = BlockTokens
+// tile is the number of positions computed together, all in one panel of keys.
+const tile = panelWidth
 
 // Decoder computes positions of sequences. It holds scratch space only, no
 // part of any sequence, and is for one goroutine at a time.
 type Decoder struct {
+	// Cut makes the attention layers sum over the keys before position Cut and
+	// over those from there on apart from each other, and then add the two, as
+	// kernels do that split a long reduction. It changes results by rounding
+	// alone. Zero, the default, sums in one go.
+	Cut int
+
 	m *Model
 
 	x, h    []float32 // [tile][dim] residual, normalised residual
@@ -18,6 +24,7 @@ type Decoder struct {
 	rows    []row     // per position of the tile, for one query head
 	gates   []float32
 	logits  []float32
+	apart   []float32 // [tile][widest value] what the keys behind Cut add
 	angles  [8][2]float32
 }
 
@@ -25,6 +32,7 @@ type Decoder struct {
 type row struct {
 	lo, hi int // the first key seen; one past the last key seen
 	sum    float32
+	late   float32 // the share of the keys behind Cut
 }
 
 // Decoder returns a new decoder on m.
@@ -41,9 +49,12 @@ func (m *Model) Decoder() *Decoder {
 		x: make([]float32, tile*dim), h: make([]float32, tile*dim), out: make([]float32, tile*dim),
 		in: make([]float32, tile*widest), mix: make([]float32, tile*mixed),
 		rows: make([]row, tile), gates: make([]float32, tile*mlpWidth),
-		logits: make([]float32, m.unembed.n*panelWidth),
+		logits: make([]float32, m.unembed.n*panelWidth), apart: make([]float32, tile*40),
 	}
 }
+
+// Use makes the decoder compute with m from now on.
+func (d *Decoder) Use(m *Model) { d.m = m }
 
 // Step computes position s.Pos for token and advances s.Pos by one. The blocks
 // that cover the position must exist, and so must those of every position it

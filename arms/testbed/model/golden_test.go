@@ -79,7 +79,7 @@ func TestGoldenWeights(t *testing.T) {
 		if len(g.Weights) != 52 {
 			t.Errorf("seed %d: %d tensors recorded, want 52", g.Seed, len(g.Weights))
 		}
-		got := buildWeights(g.Seed).tensors()
+		got := buildWeights(g.Seed, 0).tensors()
 		for name, want := range g.Weights {
 			if x, ok := got[name]; !ok || digest(x) != want {
 				t.Errorf("seed %d: tensor %s (%d numbers) has digest %s, want %s", g.Seed, name, len(x), digest(x), want)

@@ -42,7 +42,8 @@ func (s *State) SetBinary(src []byte) error {
 type Sequence struct {
 	// Pos is the number of tokens already computed.
 	Pos int
-	// Attention[i] and Window[i] cover positions [16i, 16i+16). A Window entry
+	// Attention[i] and Window[i] cover positions [n i, n i+n), n being what
+	// Block.Tokens says of all of them, normally 16. A Window entry
 	// wholly older than the window may be nil.
 	Attention, Window []*Block
 	State             *State
@@ -51,4 +52,12 @@ type Sequence struct {
 	// do. Finite leftovers then change no bit; a NaN or an infinity left over
 	// from the block's last owner becomes NaN, since 0 x NaN is NaN.
 	WholePage bool
+}
+
+// blockTokens is the size of the sequence's blocks.
+func (s *Sequence) blockTokens() int {
+	if len(s.Attention) == 0 || s.Attention[0] == nil {
+		return BlockTokens
+	}
+	return s.Attention[0].tokens
 }

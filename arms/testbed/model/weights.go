@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // The residual stream: dim numbers, cut into fields.
@@ -28,9 +29,15 @@ type weights struct {
 	unembedBias []float32
 }
 
-func buildWeights(seed uint64) *weights {
+func buildWeights(seed uint64, shift int) *weights {
 	s := source(seed)
 	digits := s.codewords("code.digit", 21, 16, 6) // " 0".." 9", "0".."9", terminator
+	for _, kind := range [][][]float32{digits[:10], digits[10:20]} {
+		codes := slices.Clone(kind)
+		for d := range kind {
+			kind[d] = codes[(d+shift%10+10)%10]
+		}
+	}
 	w := &weights{
 		embed: s.embedding(digits),
 		l0:    s.copying(),

@@ -14,7 +14,8 @@ type Request struct {
 	Prompt    []int
 	MaxTokens int
 	IgnoreEOS bool
-	Salt      string // requests reuse KV only of requests with the same salt
+	ID        string    // for records; the engine does not look at it
+	Who       cache.Who // requests reuse KV only of requests with the same identity
 	// Logprobs is the number of most likely tokens reported at each position;
 	// negative means that no logprobs are wanted at all.
 	Logprobs    int
@@ -64,11 +65,19 @@ type task struct {
 	keys   []store.Key // of the prompt's full chunks, when a store is attached
 	rng    *rand.Rand
 
+	model             *model.Model
 	seq               model.Sequence
 	attention, window []cache.ID
-	published         int // blocks offered to the local cache so far
-	stored            int // chunks offered to the store so far
-	last              int // the last boundary at which a prefill chunk ends
+	found             *found               // what a lookup before admission has found
+	published         int                  // blocks offered to the local cache so far
+	base              int                  // chunks that it resumed behind
+	cursor            int                  // chunks done with, stored or not
+	want              int                  // chunks that may be stored by now
+	last              int                  // the last boundary at which a prefill chunk ends
+	snaps             map[int]*model.State // states kept for boundaries not yet reached
+	slots             []*model.State       // the state after each token of a draft
+	accepted          int                  // draft tokens accepted in the last step; outlives the request
+	resident          bool                 // waits with the blocks of a load that is done
 	admitted          bool
 	corrupted         bool
 	split             Split

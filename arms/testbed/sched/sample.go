@@ -10,6 +10,9 @@ import (
 // sample takes the next token of t from logits and ends t if it should end.
 func (e *Engine) sample(t *task, logits []float32) {
 	ev := Event{HasToken: true}
+	if e.cfg.Flake != nil && len(t.output()) == 0 && e.cfg.Flake() {
+		logits[argmax(logits)] -= 20
+	}
 	var logprobs []float64
 	if t.Logprobs >= 0 || t.Temperature > 0 {
 		logprobs = model.LogSoftmax(logits, e.scratch)

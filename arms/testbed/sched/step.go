@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"kvladder/arms/testbed/model"
-	"kvladder/arms/testbed/store"
 )
 
 // share is a request's part of a step.
@@ -15,7 +14,10 @@ type share struct {
 
 // step schedules and computes one batch.
 func (e *Engine) step() {
+	e.steps++
 	e.dropAbandoned()
+	e.land()
+	e.advance()
 	var batch []share
 	budget := e.cfg.Budget
 	preempted := false
@@ -25,9 +27,15 @@ func (e *Engine) step() {
 		if n == 0 {
 			continue
 		}
-		for !e.reserve(t, t.seq.Pos+n) {
+		for !e.reserve(t, t.seq.Pos+n+e.ahead(t)) {
 			victim := e.running[len(e.running)-1]
+			planned := 0
+			if victim == t {
+				planned = n
+			}
+			progress := e.progress(victim, planned)
 			e.preempt(victim)
+			e.missed(victim, progress)
 			preempted = true
 			if victim == t {
 				n = 0
@@ -39,55 +47,73 @@ func (e *Engine) step() {
 			budget -= n
 		}
 	}
-	for len(e.waiting) > 0 && len(e.running) < maxRunning && budget > 0 && !preempted {
+	for _, t := range e.waiting[:min(len(e.waiting), e.cfg.Path.Lookahead(len(e.waiting)))] {
+		if !t.resident {
+			t.found = e.lookup(t)
+		}
+	}
+	for len(e.waiting) > 0 && len(e.running) < maxRunning && budget > 0 && !preempted && e.fatal == nil {
 		t := e.waiting[0]
-		n := e.admit(t, budget)
-		if n == 0 {
+		n, parked := e.admit(t, budget)
+		if n == 0 && !parked {
 			break
 		}
-		e.waiting = e.waiting[1:]
+		if len(e.waiting) > 0 && e.waiting[0] == t { // and has not ended
+			e.waiting = e.waiting[1:]
+		}
+		if parked {
+			continue
+		}
 		e.running = append(e.running, t)
+		t.accepted = 0
+		if e.cfg.Draft > 0 {
+			e.rows = append(e.rows, t)
+		}
 		batch = append(batch, share{t, n})
 		budget -= n
 	}
+	for _, t := range e.waiting {
+		t.found = nil
+	}
+	if len(batch)+len(e.running)+len(e.loading)+len(e.copying) == 0 {
+		e.yield()
+	}
 	for _, s := range batch {
-		e.compute(s.t, s.n)
+		e.order(s.t, s.n)
+	}
+	e.idle = len(batch) == 0
+	if e.fatal != nil {
+		return
+	}
+	for _, s := range batch {
+		e.compute(s.t, s.n, len(batch))
+	}
+	e.drain(e.steps)
+}
+
+// yield takes the blocks from the last of the waiting requests that have some,
+// when nothing else will set any free.
+func (e *Engine) yield() {
+	for i := len(e.waiting) - 1; i > 0; i-- {
+		if t := e.waiting[i]; t.resident {
+			e.release(t)
+			e.count.Preemptions++
+			return
+		}
 	}
 }
 
 // aligned says whether prefill chunks have to end at recurrent boundaries.
-func (e *Engine) aligned() bool { return e.cfg.PrefixCaching || e.cfg.Store != nil }
+func (e *Engine) aligned() bool { return e.cfg.PrefixCaching || e.connected() }
 
 // portion returns how many tokens t computes next within budget; 0 when the
 // budget does not reach the next place where it may stop.
 func (e *Engine) portion(t *task, budget int) int {
 	n := min(len(t.tokens)-t.seq.Pos, budget)
-	if !e.aligned() || t.seq.Pos >= t.last {
+	if !e.aligned() {
 		return n
 	}
-	end := min(t.seq.Pos+n, t.last)
-	return max(0, end/model.StateEvery*model.StateEvery-t.seq.Pos)
-}
-
-// reserve gives t the blocks that its first n tokens need. It says whether
-// there were enough; if not, t keeps what it had.
-func (e *Engine) reserve(t *task, n int) bool {
-	need := blocksFor(n) - len(t.attention)
-	if need > e.local.Attention.Available() || need > e.local.Window.Available() {
-		return false
-	}
-	for range need {
-		a, err := e.local.Attention.Take()
-		if err != nil {
-			panic(err) // Available said otherwise
-		}
-		w, err := e.local.Window.Take()
-		if err != nil {
-			panic(err)
-		}
-		e.attach(t, a, w)
-	}
-	return true
+	return e.cfg.Path.Portion(e.geo, t.seq.Pos, n, t.last)
 }
 
 // preempt takes everything from a running request and queues it again, first in
@@ -100,24 +126,44 @@ func (e *Engine) preempt(t *task) {
 	e.count.Preemptions++
 }
 
-// compute runs n tokens of t, stopping wherever something can be kept.
-func (e *Engine) compute(t *task, n int) {
+// compute runs n tokens of t, stopping wherever something can be kept. inFlight
+// requests share the step.
+func (e *Engine) compute(t *task, n, inFlight int) {
+	e.decoder.Use(t.model)
+	if e.cfg.Cut != nil {
+		e.decoder.Cut = e.cfg.Cut(t.seq.Pos)
+	}
+	if e.drafts(t) {
+		e.speculate(t)
+		return
+	}
+	if e.connected() {
+		e.overtake(t, inFlight)
+	}
 	for n > 0 {
 		from := t.seq.Pos
-		piece := min(n, model.StateEvery-from%model.StateEvery)
+		piece := min(n, e.geo.Every-from%e.geo.Every)
 		n -= piece
 		end := from+piece == len(t.tokens)
 		logits := e.decoder.Prefill(&t.seq, t.tokens[from:from+piece], end)
+		if n == 0 {
+			e.snap(t)
+		}
 		e.keep(t)
 		if end {
-			if from < len(t.Prompt) && len(t.output()) == 0 {
-				e.count.PromptTokens += len(t.Prompt)
-				e.count.LocalTokens += t.split.Local
-				e.count.ExternalTokens += t.split.External
-				e.count.ComputedTokens += t.split.Computed
-			}
+			e.prompted(t, from)
 			e.sample(t, logits)
 		}
+	}
+}
+
+// prompted counts t's prompt when its first output token is about to be sampled.
+func (e *Engine) prompted(t *task, from int) {
+	if from < len(t.Prompt) && len(t.output()) == 0 {
+		e.count.PromptTokens += len(t.Prompt)
+		e.count.LocalTokens += t.split.Local
+		e.count.ExternalTokens += t.split.External
+		e.count.ComputedTokens += t.split.Computed
 	}
 }
 
@@ -126,33 +172,62 @@ func (e *Engine) keep(t *task) {
 	pos := t.seq.Pos
 	if e.cfg.PrefixCaching {
 		e.extendChain(t)
-		for full := pos / model.BlockTokens; t.published < full; t.published++ {
+		for full := pos / e.geo.Block; t.published < full; t.published++ {
 			h := t.chain[t.published]
 			e.local.Attention.Publish(t.attention[t.published], h)
 			e.local.Window.Publish(t.window[t.published], h)
 		}
-		if pos == t.last && pos > 0 {
-			e.snapshot(t)
+		if pos == t.last && pos > 0 && t.base*e.geo.Every == pos { // loaded up to there
+			e.snap(t)
 		}
 	}
-	if e.cfg.Store != nil && pos%store.Tokens == 0 && pos > 0 {
-		e.offer(t, pos/store.Tokens-1)
+	if e.connected() {
+		e.storeDone(t)
+	}
+	e.publishSnaps(t)
+}
+
+// snap keeps the state of t, where a chunk has ended, for the boundary that the
+// path says. The store is offered it with the chunk that ends there.
+func (e *Engine) snap(t *task) {
+	if !e.aligned() || t.seq.Pos > t.last {
+		return
+	}
+	b := e.cfg.Path.Snapshot(e.geo, t.seq.Pos, t.last)
+	if b == 0 {
+		return
+	}
+	if t.snaps == nil {
+		t.snaps = make(map[int]*model.State)
+	}
+	if t.snaps[b] == nil {
+		s := *t.seq.State
+		t.snaps[b] = &s
 	}
 }
 
-// snapshot keeps the recurrent state of t at its last boundary.
-func (e *Engine) snapshot(t *task) {
-	h := t.chain[t.seq.Pos/model.BlockTokens-1]
-	if _, known := e.local.States.Find(h); known {
-		return
+// publishSnaps makes the snapshots findable whose boundary t has reached.
+func (e *Engine) publishSnaps(t *task) {
+	for b, s := range t.snaps {
+		if b > t.seq.Pos {
+			continue
+		}
+		delete(t.snaps, b)
+		if !e.cfg.PrefixCaching {
+			continue
+		}
+		h := t.chain[b/e.geo.Block-1]
+		if _, known := e.local.States.Find(h); known {
+			continue
+		}
+		id, err := e.local.States.Take()
+		if err != nil {
+			continue // more requests than snapshots: this one goes without
+		}
+		*e.local.States.Item(id) = *s
+		e.local.States.Publish(id, h)
+		e.local.States.Release(id)
 	}
-	id, err := e.local.States.Take()
-	if err != nil {
-		return // more requests than snapshots: this one goes without
-	}
-	*e.local.States.Item(id) = *t.seq.State
-	e.local.States.Publish(id, h)
-	e.local.States.Release(id)
 }
 
 // settle reports what the step did: first the numbers, then the events.
@@ -180,18 +255,26 @@ func (e *Engine) send(t *task) {
 
 // dropAbandoned ends the requests nobody waits for any more.
 func (e *Engine) dropAbandoned() {
-	for _, list := range [][]*task{e.running, e.waiting} {
-		for _, t := range slices.Clone(list) {
-			if t.ctx.Err() != nil {
-				e.finish(t, Event{Finish: FinishAbort})
-			}
+	all := append(slices.Clone(e.running), e.waiting...)
+	for _, l := range e.loading {
+		if !l.orphan {
+			all = append(all, l.t)
+		}
+	}
+	for _, t := range all {
+		if t.ctx.Err() != nil {
+			e.finish(t, Event{Finish: FinishAbort})
 		}
 	}
 }
 
 // finish ends a request wherever it is. ev is its last event.
 func (e *Engine) finish(t *task, ev Event) {
-	e.release(t)
+	if e.abandon(t) {
+		e.clear(t)
+	} else {
+		e.release(t)
+	}
 	same := func(o *task) bool { return o == t }
 	e.running = slices.DeleteFunc(e.running, same)
 	e.waiting = slices.DeleteFunc(e.waiting, same)

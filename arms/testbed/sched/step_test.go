@@ -38,7 +38,7 @@ func queue(e *Engine, prompt []int, max int) *task {
 		events:  make(chan Event, max+1),
 		tokens:  slices.Clone(prompt),
 	}
-	t.seq.State = new(model.State)
+	e.prepare(t)
 	e.waiting = append(e.waiting, t)
 	return t
 }
@@ -125,7 +125,7 @@ func TestNullBlockIsNeverStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine(Config{Blocks: 60, Budget: 127, PrefixCaching: true, Store: s})
+	e := engine(Config{Blocks: 60, Budget: 127, PrefixCaching: true, Stores: []*store.Store{s}})
 	run := func(prompt []int) {
 		queue(e, prompt, 1)
 		for len(e.running)+len(e.waiting) > 0 {

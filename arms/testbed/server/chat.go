@@ -64,7 +64,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	err := readJSON(r, &body)
 	if err == nil {
-		err = body.check(s.cfg.Name)
+		err = body.check(s.cfg.Name, s.cfg.Adapters)
 	}
 	var text string
 	if err == nil {
@@ -91,7 +91,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	if body.MaxCompletionTokens != nil {
 		body.MaxTokens = body.MaxCompletionTokens
 	}
-	body.Model = &s.cfg.Name
+	if body.Model == nil {
+		body.Model = &s.cfg.Name
+	}
 	prompt := model.Encode(text)
 	req, err := body.request(prompt, s.cfg.MaxModelLen-len(prompt), logprobs, s.cfg.MaxModelLen)
 	if err != nil {

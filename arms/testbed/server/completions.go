@@ -17,7 +17,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	}
 	err := readJSON(r, &body)
 	if err == nil {
-		err = body.check(s.cfg.Name)
+		err = body.check(s.cfg.Name, s.cfg.Adapters)
 	}
 	logprobs := -1
 	if err == nil && body.Logprobs != nil {
@@ -29,7 +29,9 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, api, err)
 		return
 	}
-	body.Model = &s.cfg.Name
+	if body.Model == nil {
+		body.Model = &s.cfg.Name
+	}
 	req, err := body.request(body.Prompt.resolve(), 16, logprobs, s.cfg.MaxModelLen)
 	if err != nil {
 		s.refuse(w, r, api, err)

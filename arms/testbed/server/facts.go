@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"runtime"
@@ -25,6 +26,18 @@ type Facts struct {
 	Blocks          int       `json:"blocks"`
 	PrefillBudget   int       `json:"prefill_budget"`
 	Ranks           int       `json:"data_parallel_size"`
+	TensorParallel  int       `json:"tensor_parallel_size"`
+	StoreScope      string    `json:"store_scope"`
+	StoreSteps      int       `json:"store_steps"`
+	LoadSteps       int       `json:"load_steps"`
+	LoadPolicy      string    `json:"kv_load_failure_policy"`
+	Draft           int       `json:"num_speculative_tokens"`
+	Epoch           int       `json:"config_epoch"`
+	Adapters        string    `json:"adapters"`
+	Noise           string    `json:"noise"`
+	NoiseSeed       uint64    `json:"noise_seed"`
+	NoiseSeedDrawn  uint64    `json:"noise_seed_drawn"` // itself, unless it is 0
+	Flake           float64   `json:"flake"`
 	HashSeed        string    `json:"hash_seed"`
 	HashRoot        string    `json:"hash_root"`
 	Faults          []string  `json:"faults"`
@@ -92,7 +105,7 @@ func (s *Server) serverInfo(w http.ResponseWriter, r *http.Request) {
 				"logprobs_mode":     "raw_logprobs",
 			},
 			"cache_config":       f.cacheConfig(),
-			"parallel_config":    map[string]any{"data_parallel_size": f.Ranks},
+			"parallel_config":    map[string]any{"data_parallel_size": f.Ranks, "tensor_parallel_size": f.TensorParallel},
 			"scheduler_config":   map[string]any{"max_num_batched_tokens": f.PrefillBudget, "enable_chunked_prefill": true},
 			"kv_transfer_config": transfer,
 		},
@@ -110,12 +123,16 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) models(w http.ResponseWriter, r *http.Request) {
 	created := s.cfg.Facts.Started.Unix()
-	writeJSON(w, http.StatusOK, map[string]any{
-		"object": "list",
-		"data": []any{map[string]any{
-			"id": s.cfg.Name, "object": "model", "created": created, "owned_by": "kvladder",
-			"root": s.cfg.Name + "-seed-" + strconv.FormatUint(s.cfg.Facts.ModelSeed, 10), "parent": nil, "max_model_len": s.cfg.MaxModelLen,
-			"permission": []any{},
-		}},
-	})
+	base := map[string]any{
+		"id": s.cfg.Name, "object": "model", "created": created, "owned_by": "kvladder",
+		"root": s.cfg.Name + "-seed-" + strconv.FormatUint(s.cfg.Facts.ModelSeed, 10), "parent": nil, "max_model_len": s.cfg.MaxModelLen,
+		"permission": []any{},
+	}
+	data := []any{base}
+	for _, a := range s.cfg.Adapters {
+		m := maps.Clone(base)
+		m["id"], m["root"], m["parent"] = s.cfg.Name+":"+a, a, s.cfg.Name
+		data = append(data, m)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": data})
 }

@@ -180,10 +180,30 @@ func (s *Server) exposition(stats []sched.Stats) string {
 			each(func(t *sched.Stats) int { return t.ChunksStored }))
 		x.counter("kvladder_testbed_loaded_chunks", "Chunks read from the store.",
 			each(func(t *sched.Stats) int { return t.ChunksLoaded }))
+		x.counter("kvladder_testbed_offered_null_blocks", "Null blocks written to the store.",
+			each(func(t *sched.Stats) int { return t.OfferedNull }))
+		x.family("kvladder_testbed_loads_under_way", "gauge", "Loads from the store that are not done.",
+			each(func(t *sched.Stats) int { return t.Loading }))
+		x.family("kvladder_testbed_stores_under_way", "gauge", "Copies to the store that are not done.",
+			each(func(t *sched.Stats) int { return t.Copying }))
 		x.counter("kvladder_testbed_store_failures", "Chunks that could not be written to the store.",
 			each(func(t *sched.Stats) int { return t.StoreFailures }))
 		x.counter("kvladder_testbed_load_failures", "Chunks that the store had and that could not be read.",
 			each(func(t *sched.Stats) int { return t.LoadFailures }))
+	}
+	x.counter("kvladder_testbed_evictions", "Findable KV blocks recycled, all cache groups.",
+		each(func(t *sched.Stats) int { return t.Evictions }))
+	x.counter("kvladder_testbed_steps", "Scheduler steps.",
+		each(func(t *sched.Stats) int { return t.Steps }))
+	x.family("kvladder_testbed_null_block_checksum", "gauge", "CRC-32 over the null blocks of all cache groups.",
+		each(func(t *sched.Stats) int { return int(t.NullChecksum) }))
+	if s.cfg.Facts.Draft > 0 {
+		x.counter("vllm:spec_decode_num_drafts", "Number of spec decoding drafts.",
+			each(func(t *sched.Stats) int { return t.Drafts }))
+		x.counter("vllm:spec_decode_num_draft_tokens", "Number of draft tokens.",
+			each(func(t *sched.Stats) int { return t.DraftTokens }))
+		x.counter("vllm:spec_decode_num_accepted_tokens", "Number of accepted tokens.",
+			each(func(t *sched.Stats) int { return t.AcceptedTokens }))
 	}
 	x.family("kvladder_testbed_pool_blocks", "gauge", "KV blocks by cache group and state.", poolSamples(stats, base))
 	return x.b.String()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 
 	"kvladder/arms/testbed/model"
@@ -20,7 +21,9 @@ type params struct {
 	Stream      bool     `json:"stream"`
 	IgnoreEOS   bool     `json:"ignore_eos"`
 	CacheSalt   *string  `json:"cache_salt"`
+	MMHash      *string  `json:"mm_hash"` // digest of the image that placeholder tokens stand for
 	Stop        stops    `json:"stop"`
+	adapter     string   // that Model names
 	StopIDs     []int    `json:"stop_token_ids"`
 
 	StreamOptions *struct {
@@ -74,8 +77,14 @@ func (s *stops) UnmarshalJSON(b []byte) error {
 }
 
 // check refuses what this engine would have to ignore.
-func (p *params) check(name string) error {
+func (p *params) check(name string, adapters []string) error {
+	adapter, found := "", true
 	if p.Model != nil && *p.Model != name {
+		adapter, found = strings.CutPrefix(*p.Model, name+":")
+		found = found && slices.Contains(adapters, adapter)
+	}
+	p.adapter = adapter
+	if !found {
 		return &apiError{
 			status: http.StatusNotFound, kind: "NotFoundError", param: "model",
 			message: "The model `" + *p.Model + "` does not exist.",
@@ -177,8 +186,12 @@ func (p *params) request(prompt []int, maxTokens, logprobs, maxLen int) (sched.R
 	if p.Seed != nil {
 		r.Seed = uint64(*p.Seed)
 	}
+	r.Who.Adapter = p.adapter
 	if p.CacheSalt != nil {
-		r.Salt = *p.CacheSalt
+		r.Who.Salt = *p.CacheSalt
+	}
+	if p.MMHash != nil {
+		r.Who.Image = *p.MMHash
 	}
 	if len(p.Stop)+len(p.StopIDs) > 0 {
 		var text strings.Builder

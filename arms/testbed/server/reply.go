@@ -60,6 +60,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, j *job) {
 		s.refuse(w, r, j.api, err)
 		return
 	}
+	j.request.ID = idOf(r)
 	events, err := s.cfg.Ranks[rank].Submit(r.Context(), j.request)
 	if err != nil {
 		if err != sched.ErrClosed {

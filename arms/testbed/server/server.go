@@ -32,7 +32,8 @@ const maxBody = 8 << 20
 
 // Config is what a Server is made from.
 type Config struct {
-	Name        string // served model name
+	Name        string   // served model name
+	Adapters    []string // each served as Name:adapter
 	MaxModelLen int
 	Ranks       []*sched.Engine
 	Facts       Facts
@@ -45,8 +46,13 @@ type Server struct {
 	mux  *http.ServeMux
 	turn atomic.Uint64 // of the round robin over ranks
 
+	dead atomic.Bool
+
 	logging sync.Mutex
 }
+
+// Die makes /health fail from now on.
+func (s *Server) Die() { s.dead.Store(true) }
 
 // New returns a server. Its ranks must be running before requests arrive.
 func New(cfg Config) *Server {
@@ -66,6 +72,10 @@ func New(cfg Config) *Server {
 	s.mux.HandleFunc("GET /load", s.load)
 	s.mux.HandleFunc("GET /server_info", s.serverInfo)
 	s.mux.HandleFunc("POST /reset_prefix_cache", s.resetPrefixCache)
+	s.mux.HandleFunc("GET /testbed/loads", s.loads)
+	s.mux.HandleFunc("POST /testbed/expire", s.expire)
+	s.mux.HandleFunc("POST /testbed/evict_rank", s.evictRank)
+	s.mux.HandleFunc("POST /testbed/fail_loads", s.failLoads)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusNotFound, map[string]string{"detail": "Not Found"})
 	})
@@ -94,6 +104,10 @@ func (s *Server) logf(format string, args ...any) {
 }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	if s.dead.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	w.WriteHeader(http.StatusOK)
 }
 

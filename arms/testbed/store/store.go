@@ -1,7 +1,7 @@
 // Package store is the external KV store: what a connector writes to, and reads
 // from when the engine's own cache has nothing or not enough.
 //
-// Chunks of Tokens positions are named by Keys, turned into bytes by a Codec,
+// Chunks of some positions, one recurrent boundary, are named by Keys, turned into bytes by a Codec,
 // and kept in two tiers: memory, which ends with the process, and, if there is
 // a directory, one file for each chunk, which does not. A lookup may be answered
 // by either; a chunk read from a file stays in memory from then on.
@@ -16,18 +16,34 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"kvladder/arms/testbed/model"
 )
 
 // Hooks are the points of the store that a fault may replace.
 type Hooks struct {
 	Codec Codec
+	// Tail says how many window blocks, counted back from its end, a chunk of n
+	// is written with and how many a reader asks for. draft says whether the
+	// engine drafts, whose rejected tokens need one block more.
+	Tail func(g model.Geometry, draft bool) (written, asked int)
 	// Keys names the full chunks of a prefix, the first chunk first.
 	Keys func(Identity, Prefix) []Key
 }
 
 // Healthy returns the hooks of an engine without faults.
 func Healthy() Hooks {
-	return Hooks{Codec: Codec{Write: WriteBlock, Read: ReadBlock}, Keys: Keys}
+	return Hooks{Codec: Codec{Write: WriteBlock, Read: ReadBlock}, Keys: Keys, Tail: WholeTail}
+}
+
+// WholeTail is the healthy Hooks.Tail: all blocks are written, and as many asked
+// for as the window reaches back, with one more where the engine drafts.
+func WholeTail(g model.Geometry, draft bool) (written, asked int) {
+	asked = g.Tail()
+	if draft {
+		asked++
+	}
+	return g.PerChunk(), min(asked, g.PerChunk())
 }
 
 // ErrMissing is what Get returns for a chunk that neither tier holds.

@@ -12,11 +12,14 @@ import (
 	"kvladder/arms/testbed/model"
 )
 
+const perChunk = 4
+
 // specimen returns a chunk in which every byte of every part is its own.
 func specimen(dt model.DType) *Chunk {
-	c := &Chunk{State: new(model.State)}
-	for i := range PerChunk {
-		for g, at := range map[model.Group]*[PerChunk]*model.Block{model.Attention: &c.Attention, model.WindowGroup: &c.Window} {
+	c := NewChunk(perChunk)
+	c.State = new(model.State)
+	for i := range perChunk {
+		for g, at := range map[model.Group][]*model.Block{model.Attention: c.Attention, model.WindowGroup: c.Window} {
 			b := model.NewBlock(g, dt)
 			codes := b.AppendCodes(nil)
 			for j := range codes {
@@ -39,8 +42,9 @@ func specimen(dt model.DType) *Chunk {
 }
 
 func empty(dt model.DType) *Chunk {
-	c := &Chunk{State: new(model.State)}
-	for i := range PerChunk {
+	c := NewChunk(perChunk)
+	c.State = new(model.State)
+	for i := range perChunk {
 		c.Attention[i] = model.NewBlock(model.Attention, dt)
 		c.Window[i] = model.NewBlock(model.WindowGroup, dt)
 	}
@@ -92,16 +96,17 @@ func TestDecodeLeavesNilAlone(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	tokens := make([]int, 200)
-	chain := cache.Chain(cache.Root("0"), tokens, "")
+	chain := cache.Chain(cache.Root("0"), tokens, "", model.BlockTokens)
 	id := Identity{ModelSeed: 11, DType: "bf16", Geometry: "g"}
 	base := Keys(id, Prefix{Chain: chain})
 	if len(base) != 3 {
 		t.Fatalf("200 tokens have 3 chunks, got %d keys", len(base))
 	}
 	for name, other := range map[string]Identity{
-		"seed":     {12, "bf16", "g"},
-		"dtype":    {11, "fp8", "g"},
-		"geometry": {11, "bf16", "h"},
+		"seed":     {12, "bf16", "g", 0},
+		"dtype":    {11, "fp8", "g", 0},
+		"geometry": {11, "bf16", "h", 0},
+		"epoch":    {11, "bf16", "g", 1},
 	} {
 		for i, k := range Keys(other, Prefix{Chain: chain}) {
 			if k == base[i] {
@@ -218,5 +223,40 @@ func TestPutFailure(t *testing.T) {
 	}
 	if s.Has(Key{1}) {
 		t.Error("a chunk that could not be written is there")
+	}
+}
+
+// TestShards writes a chunk as two ranks keep it and reads both shares into
+// other blocks: together they are the chunk, and each alone is not.
+func TestShards(t *testing.T) {
+	codec := Healthy().Codec
+	for _, dt := range []model.DType{model.BF16, model.FP8} {
+		c, got := specimen(dt), empty(dt)
+		for k := range 2 {
+			if bytes.Equal(codec.Encode(got), codec.Encode(c)) {
+				t.Fatalf("%s: the chunk is whole before rank %d has read", dt, k)
+			}
+			if err := codec.Decode(codec.Encode(c.Shard(k, 2)), got.Shard(k, 2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(codec.Encode(got), codec.Encode(c)) {
+			t.Errorf("%s: two shares do not make the chunk", dt)
+		}
+	}
+}
+
+// TestTail keeps three window blocks of four.
+func TestTail(t *testing.T) {
+	c := specimen(model.FP8)
+	if got := Tail(Healthy().Codec.Encode(c), 4); got != 4 {
+		t.Errorf("tail of a whole chunk is %d", got)
+	}
+	c.Window[0] = nil
+	if got := Tail(Healthy().Codec.Encode(c), 4); got != 3 {
+		t.Errorf("tail without the first block is %d", got)
+	}
+	if got := Tail([]byte("rubbish"), 4); got != 4 {
+		t.Errorf("tail of rubbish is %d", got)
 	}
 }

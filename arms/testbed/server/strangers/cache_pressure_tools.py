@@ -90,10 +90,17 @@ def needle_test_in_its_grammar():
     return "5/5 found, at 500 to 3,800 tokens"
 
 
-def from_cache(n):
-    """Whether each of the last n requests in the log found most of its prompt cached."""
-    lines = re.findall(r" api=chat .* prompt=(\d+) local=(\d+) ", args.log.read_text())[-n:]
-    return [2 * int(local) > int(prompt) for prompt, local in lines]
+def from_cache(rows):
+    """Whether each request of rows found most of its prompt cached, by the
+    engine's log. A request is logged a little after its answer, so this waits
+    until the log ends in their prompts."""
+    want, end = [x["prompt_tokens"] for x in rows], time.monotonic() + 10
+    while True:
+        lines = re.findall(r" prompt=(\d+) local=(\d+) .* finish=", args.log.read_text())[-len(want):]
+        if [int(prompt) for prompt, _ in lines] == want:
+            return [2 * int(local) > int(prompt) for prompt, local in lines]
+        assert time.monotonic() < end, f"the log ends in prompts of {[int(p) for p, _ in lines]} tokens, want {want}"
+        time.sleep(0.05)
 
 
 def cache_pressure():
@@ -101,7 +108,8 @@ def cache_pressure():
     for again in reversed(range(TRIES)):
         status, said, r = use("cache-pressure", [BIN / "cache-pressure"], "--kv-size", str(capacity), "--context-tokens", "3700")
         hit = [x["hit"] for x in r["verify"]]
-        if (took := from_cache(len(hit))) == hit or not again:
+        took = from_cache(r["hydrate"] + r["verify"])[-len(hit):]
+        if took == hit or not again:
             break
         print("    cache-pressure erred by its clock, once more", flush=True)
     assert status == 0, f"status {status}"

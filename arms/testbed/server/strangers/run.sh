@@ -37,7 +37,17 @@ stop() { # ends the server and returns its status
 	wait "$p" || status=$?
 	return $status
 }
-trap 'stop || true' EXIT
+passed=0 failed=0 counted=
+finish() { # whatever happened: no server left, one closing line
+	local status=$?
+	stop || true
+	if [ -z "$counted" ]; then
+		echo "$passed passed, $((failed + 1)) failed"
+		[ "$status" -ne 0 ] || status=1
+	fi
+	exit "$status"
+}
+trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
 start() { # name, flags: starts a server; sets pid and url
@@ -51,12 +61,11 @@ start() { # name, flags: starts a server; sets pid and url
 		kill -0 "$pid" 2>/dev/null || break
 		sleep 0.1
 	done
-	echo "error: the $name engine does not listen; its last words:" >&2
+	echo "error: the engine of $name.out does not listen; its last words:" >&2
 	tail -n 5 "$work/$name.err" >&2
 	return 1
 }
 
-passed=0 failed=0
 note() { # name, status, detail: one check made here
 	if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "ok - $1: $3"
 	else failed=$((failed + 1)); echo "not ok - $1: $3"; fi
@@ -84,7 +93,7 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
 fi
 kvladder=${KVLADDER:-$root/bin/kvladder}
 if [ -z "${KVLADDER:-}" ]; then
-	(cd "$root" && go build -trimpath -o bin/kvladder ./cmd/kvladder)
+	make -s -C "$root" build
 fi
 
 echo "== an engine that is well"
@@ -102,5 +111,6 @@ check 1 "$here/openai_client.py" "$url" --must-fail
 check 4 "$here/cache_pressure_tools.py" "$url" "$work" "$work/without.err" --must-fail
 stop || true
 
+counted=yes
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -42,7 +43,11 @@ type chainRun struct {
 	arm      *scoring.ArmSpec
 	sent     int
 	stopping bool
-	http     *http.Client
+	http     *http.Client // for questions
+	wire     *http.Client // for requests: their time limit is the plan's
+	began    time.Time    // of the arm
+	asked    int          // liveness questions
+	aborts   *aborts      // beside the next pass
 
 	mu     sync.Mutex
 	deaths []string // death lines seen while no stop was asked for
@@ -51,7 +56,11 @@ type chainRun struct {
 // climb climbs one chain to its end. A dead engine or a failing step of the harness ends the
 // chain and is written down; only what makes the whole run impossible is returned.
 func (c *Climb) climb(ctx context.Context, j job) (err error) {
-	r := &chainRun{c: c, job: j, attempt: fmt.Sprintf("%s#%d.%d", j.chain.Name, j.run, j.try), http: &http.Client{Timeout: 30 * time.Second}}
+	r := &chainRun{c: c, job: j, attempt: fmt.Sprintf("%s#%d.%d", j.chain.Name, j.run, j.try), http: &http.Client{Timeout: 5 * time.Second}}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 512
+	defer t.CloseIdleConnections()
+	r.wire = &http.Client{Transport: t}
 	dir, err := filepath.Abs(c.Folder.at(filepath.Join("stores", fmt.Sprintf("%s-%d-%d", fileName(j.chain.Name), j.run, j.try))))
 	if err != nil {
 		return err
@@ -146,7 +155,7 @@ func (r *chainRun) steps(ctx context.Context) error {
 			if !ok {
 				return fmt.Errorf("plan: chain %s names the arm %q, which is not there", r.job.chain.Name, st.Arm)
 			}
-			r.arm = a
+			r.arm, r.began = a, time.Now()
 			if err := r.fact(probes.FactArmStart, "", nil); err != nil {
 				return err
 			}
@@ -202,19 +211,28 @@ func (r *chainRun) storeFact(when string) error {
 func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 	switch st.Do {
 	case "launch":
-		return r.launch(ctx)
+		return r.launch(ctx, st.Args)
 	case "stop":
 		if err := r.stop(ctx, r.arm); err != nil {
 			return err
 		}
 		return nil
 	case "replay", "prime":
-		if st.Pass == r.arm.Judge && r.arm.Connector {
+		first := r.arm.Judge
+		if r.arm.Exercise == "PRESS" {
+			first = 1 // what a small pool keeps from being stored is lost in the pass that fills the store
+		}
+		if st.Pass == first && r.arm.Connector {
 			if err := r.storeFact("start"); err != nil {
 				return err
 			}
 		}
 		return r.pass(ctx, st)
+	case "primes":
+		st.Pass = max(1, r.arm.Judge)
+		return r.oneByOne(ctx, st, nil)
+	case "flood", "expire", "evict-rank", "abort", "fail-load", "copy-store", "check-identity", "ask-liveness", "wait":
+		return r.odd(ctx, st)
 	case "reset":
 		if err := r.c.Engine.Reset(ctx, r.proc.Endpoint); err != nil {
 			return r.gone(ctx, r.harness("reset of the local cache", err))
@@ -243,7 +261,12 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 }
 
 // launch starts the chain's process and reads its pins back.
-func (r *chainRun) launch(ctx context.Context) error {
+func (r *chainRun) launch(ctx context.Context, args []string) error {
+	pinned := maps.Clone(r.arm.Pins)
+	for _, w := range args {
+		k, v, _ := strings.Cut(w, "=")
+		pinned[k] = v
+	}
 	r.launches++
 	r.inc = fmt.Sprintf("%s.%d", r.attempt, r.launches)
 	r.logName = filepath.Join("logs", fileName(r.inc)+".log")
@@ -276,7 +299,7 @@ func (r *chainRun) launch(ctx context.Context) error {
 			return r.harness("asking the system for a port", err)
 		}
 	}
-	run, err := arms.Up(ctx, arms.Launch{Arm: r.arm.Name, Engine: r.c.Engine, Launcher: launcher, Pins: r.arm.Pins, Address: at, Resources: r.res,
+	run, err := arms.Up(ctx, arms.Launch{Arm: r.arm.Name, Engine: r.c.Engine, Launcher: launcher, Pins: pinned, Address: at, Resources: r.res,
 		Log: r.tail, URL: url, Deadline: deadline, Model: r.c.Set.Model, APIKey: r.c.APIKey})
 	if err != nil {
 		f.Close()
@@ -290,7 +313,7 @@ func (r *chainRun) launch(ctx context.Context) error {
 	if err := r.serves(ctx); err != nil {
 		return err
 	}
-	pins, err := r.c.Engine.ReadPins(ctx, run.Endpoint, r.arm.Pins)
+	pins, err := r.c.Engine.ReadPins(ctx, run.Endpoint, pinned)
 	if err != nil {
 		rec := r.at()
 		rec.Kind = probes.KindFact

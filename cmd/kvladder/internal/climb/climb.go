@@ -12,8 +12,8 @@ package climb
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -58,6 +58,9 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 	}
 	c.digest = string(d)
 	c.zero = time.Now()
+	if err := c.reach(ctx); err != nil {
+		return scoring.Result{}, err
+	}
 	if err := c.register(); err != nil {
 		return scoring.Result{}, err
 	}
@@ -75,7 +78,8 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 		}
 	}
 	if err := c.climbAll(ctx, todo); err != nil {
-		return scoring.Result{}, errors.Join(err, c.w.Close())
+		_ = c.w.Close() // it can only say again what err says
+		return scoring.Result{}, err
 	}
 	res, err := c.score()
 	for run := 1; err == nil && c.Only == "" && run <= c.Plan.Design.Rule.Replicates; run++ {
@@ -102,6 +106,20 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 		err = rerr
 	}
 	return res, err
+}
+
+// reach asks every attached server whether it is there, before anything else is climbed.
+func (c *Climb) reach(ctx context.Context) error {
+	for _, arm := range slices.Sorted(maps.Keys(c.Attach)) {
+		url := c.Attach[arm]
+		rctx, done := context.WithTimeout(ctx, 5*time.Second)
+		err := c.Engine.Ready(rctx, probes.Endpoint{URL: url, Model: c.Set.Model, APIKey: c.APIKey})
+		done()
+		if err != nil {
+			return fmt.Errorf("arm %s (%s): no answer at %s: %w; start the server, or check the URL given to --attach", arm, c.Engine.Name(), url, err)
+		}
+	}
+	return nil
 }
 
 type job struct {
@@ -251,7 +269,7 @@ type WriteError struct {
 }
 
 func (e *WriteError) Error() string {
-	return fmt.Sprintf("transcript %s: %v; what was written before is whole: free some space and continue with --resume", e.Path, e.Err)
+	return fmt.Sprintf("%s: %s; what was written before is whole: free some space and continue with --resume", e.Path, reason(e.Err))
 }
 
 func (e *WriteError) Unwrap() error { return e.Err }

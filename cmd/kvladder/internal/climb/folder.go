@@ -1,6 +1,7 @@
 package climb
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -62,6 +63,10 @@ func OpenFolder(path string, plan *arms.Plan, set *prompts.Set, resume bool) (*F
 		return nil, fail("it holds a sealed receipt", "a receipt is never written over: choose another folder with --out")
 	}
 	old, err := os.ReadFile(f.at("plan.json"))
+	if what := f.torn(errors.Is(err, os.ErrNotExist)); what != "" {
+		f.Close()
+		return nil, fail(what, "what is left proves nothing: choose another folder with --out")
+	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		if err := writeSynced(f.at("plan.json"), pb); err != nil {
@@ -95,6 +100,32 @@ func (f *Folder) at(name string) string { return filepath.Join(f.Path, name) }
 
 // Transcript is the path of the transcript.
 func (f *Folder) Transcript() string { return f.at("transcript.jsonl") }
+
+// torn says which part of an earlier climb is missing, "" when none is. A climb writes plan,
+// then ledger, then transcript; whatever came later cannot be there without what came before,
+// and a ledger that lists arms is of a transcript that had records.
+func (f *Folder) torn(noPlan bool) string {
+	size := func(path string) int64 {
+		st, err := os.Stat(path)
+		if err != nil {
+			return 0
+		}
+		return st.Size()
+	}
+	transcript, ledger := size(f.Transcript()), size(f.Ledger())
+	switch {
+	case noPlan && (transcript > 0 || ledger > 0):
+		return "it holds a climb whose plan.json is gone"
+	case transcript > 0 && ledger == 0:
+		return "it holds a transcript whose ledger.jsonl is gone"
+	case transcript == 0 && ledger > 0:
+		b, err := os.ReadFile(f.Ledger())
+		if err != nil || bytes.Count(b, []byte{'\n'}) > 1 {
+			return "it holds a ledger whose transcript.jsonl is gone"
+		}
+	}
+	return ""
+}
 
 // Ledger is the path of the ledger.
 func (f *Folder) Ledger() string { return f.at("ledger.jsonl") }

@@ -14,9 +14,11 @@ import (
 )
 
 // pass sends every prompt of the Set once, in order, and keeps what came back. Around the pass
-// the identity and the counters are read; with counters, they are also read after every
-// request, so that each request has its own split. Requests go out one at a time: rank-pinned
-// clients take turns, and whatever moved belongs to the request that was out.
+// the identity and the counters are read; with counters, and while requests go out one at a
+// time, they are also read after every request, so that each has its own split: rank-pinned
+// clients take turns, and whatever moved belongs to the request that was out. With several
+// clients the counters are known for the pass alone, and the engine's own account of each
+// request is asked for behind it.
 func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
 	if err := r.identity(ctx, "before", st.Pass); err != nil {
 		return err
@@ -25,21 +27,46 @@ func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
 	if err != nil {
 		return err
 	}
+	if n := r.clients(st); n > 1 || r.aborts != nil {
+		err = r.together(ctx, st, n)
+	} else {
+		err = r.oneByOne(ctx, st, last)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := r.sample(ctx, "after", st.Pass); err != nil {
+		return err
+	}
+	if err := r.loads(ctx, st); err != nil {
+		return err
+	}
+	return r.identity(ctx, "after", st.Pass)
+}
+
+// clients is how many clients send a step's requests.
+func (r *chainRun) clients(st arms.ChainStep) int {
+	return max(1, st.Concurrency, r.c.Plan.Replay.Concurrency)
+}
+
+// oneByOne sends each request when the one before it was written down.
+func (r *chainRun) oneByOne(ctx context.Context, st arms.ChainStep, last []probes.Value) error {
+	var err error
 	for i := range r.c.Set.Prompts {
 		p := &r.c.Set.Prompts[i]
-		if st.Do == "prime" && p.Prime != nil {
+		if (st.Do == "prime" || st.Do == "primes") && p.Prime != nil {
 			if last, err = r.ask(ctx, st, i, p, true, last); err != nil {
 				return err
 			}
+		}
+		if st.Do == "primes" {
+			continue
 		}
 		if last, err = r.ask(ctx, st, i, p, false, last); err != nil {
 			return err
 		}
 	}
-	if _, err := r.sample(ctx, "after", st.Pass); err != nil {
-		return err
-	}
-	return r.identity(ctx, "after", st.Pass)
+	return nil
 }
 
 // ask sends one request and appends its Reply before anything else goes out.
@@ -49,12 +76,11 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 	if prime {
 		body, id = p.Prime.Body, p.ID+"/prime"
 	}
-	cl := replay.Client{HTTP: r.http, Endpoint: r.proc.Endpoint, Dialect: r.c.Set.Dialect, Timeout: time.Duration(plan.Replay.TimeoutSecs) * time.Second, Zero: r.c.zero}
+	cl := r.client()
 	req := replay.Request{Path: r.c.Set.Path, Body: []byte(body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, id)}
 	if plan.Replay.Ranks > 0 {
-		rank := i % plan.Replay.Ranks
+		rank := plan.Replay.Rank(p.ID)
 		req.Rank = &rank
-		cl.Pin = replay.Pin{By: plan.Replay.RankBy, Field: plan.Replay.RankField}
 	}
 	reply := cl.Send(ctx, req)
 	if ctx.Err() != nil {
@@ -74,13 +100,27 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 	if err := r.c.append(rec); err != nil {
 		return nil, err
 	}
-	r.sent++
+	r.count()
 	if reply.Status == 0 || reply.Truncated || reply.Status >= 500 {
 		if err := r.trouble(ctx, &reply); err != nil {
 			return nil, err
 		}
 	}
 	return now, nil
+}
+
+// client sends as the plan says.
+func (r *chainRun) client() *replay.Client {
+	plan := r.c.Plan
+	return &replay.Client{HTTP: r.wire, Endpoint: r.proc.Endpoint, Dialect: r.c.Set.Dialect, Timeout: time.Duration(plan.Replay.TimeoutSecs) * time.Second,
+		Zero: r.c.zero, Pin: replay.Pin{By: plan.Replay.RankBy, Field: plan.Replay.RankField}}
+}
+
+// count adds one to the requests sent.
+func (r *chainRun) count() {
+	r.mu.Lock()
+	r.sent++
+	r.mu.Unlock()
 }
 
 // trouble looks at the engine after a reply that did not come back whole.
@@ -97,9 +137,34 @@ func (r *chainRun) trouble(ctx context.Context, reply *probes.Reply) error {
 		}
 		return errDied
 	case reply.Status == 0 || reply.Truncated:
-		return r.harness(fmt.Sprintf("request %s (pass %d)", reply.Prompt, reply.Pass), fmt.Errorf("%s, and the engine is still running", reply.Error))
+		if err := r.answers(ctx); err != nil {
+			if ferr := r.fact(probes.FactDeath, "client", probes.DeathFact{Sub: "DIED", Seen: fmt.Sprintf("%s; the server no longer answers: %v", reply.Error, err), Prompt: reply.Prompt, Pass: reply.Pass}); ferr != nil {
+				return ferr
+			}
+			return errDied
+		}
+		return r.harness(fmt.Sprintf("request %s (pass %d)", reply.Prompt, reply.Pass), fmt.Errorf("%s, and the server still answers", reply.Error))
 	}
 	return nil
+}
+
+// answers asks whether the server is ready, three times within two seconds: a server that
+// somebody else started has no process here whose end could be seen.
+func (r *chainRun) answers(ctx context.Context) (err error) {
+	for range 3 {
+		rctx, done := context.WithTimeout(ctx, time.Second)
+		err = r.c.Engine.Ready(rctx, r.proc.Endpoint)
+		done()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+	return err
 }
 
 // identity reads who answers. A process that is not the one launched ends the chain.

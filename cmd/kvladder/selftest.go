@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"kvladder/arms/testbed"
+	"kvladder/arms/testbed/fault"
+	"kvladder/cmd/kvladder/internal/selftest"
+	"kvladder/cmd/kvladder/internal/show"
+	"kvladder/prompts"
+	"kvladder/prompts/draw"
+	"kvladder/scoring/compare"
+)
+
+type selftestOptions struct {
+	Faults   []string
+	Seed     uint64
+	Geometry string
+	Parallel int
+	Healthy  int
+	JSON     bool
+}
+
+func newSelftestCmd(stdout, stderr io.Writer) *cobra.Command {
+	var o selftestOptions
+	cmd := &cobra.Command{
+		Use:   "selftest",
+		Short: "plant every fault in the embedded engine and say which the ladder caught",
+		Long: `selftest is the mutation test of the harness. For each fault of the embedded engine it climbs
+the ladder that should see it, once with the fault and once without, and compares every arm
+with the table of expectations. A fault is caught when an arm says so, and attributed when
+verdict, variable and path of every arm are the table's. A healthy ladder or a decoy that is
+accused is a false alarm.
+
+With --healthy N it climbs N small ladders on healthy engines instead, every second one on a
+noisy engine, and counts what is accused, with exact bounds.
+
+Exit codes: 0 when everything is as the table says, 1 when not.`,
+		Example: `  kvladder selftest
+  kvladder selftest --fault F02 --seed 7`,
+		Args: args(cobra.NoArgs, "only flags"),
+		RunE: func(cmd *cobra.Command, a []string) error { return selftestRun(cmd.Context(), o, stdout, stderr) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.Faults, "fault", nil, "only these rows of the table, by id")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of the sets that are drawn")
+	f.StringVar(&o.Geometry, "geometry", "16,64", "attention block and recurrent boundary of the engine, `A,R` tokens")
+	f.IntVar(&o.Parallel, "parallel", 2, "ladders side by side")
+	f.IntVar(&o.Healthy, "healthy", 0, "climb this many healthy ladders instead")
+	f.BoolVar(&o.JSON, "json", false, "print one JSON document")
+	return cmd
+}
+
+func selftestRun(ctx context.Context, o selftestOptions, stdout, stderr io.Writer) error {
+	b, done, err := newBench(o, stderr)
+	if err != nil {
+		return err
+	}
+	defer done()
+	start := time.Now()
+	if o.Healthy > 0 {
+		b.Progress = nil
+		rep, err := b.Healthy(ctx, o.Healthy, compare.Upper95)
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			err = printJSON(stdout, rep)
+		} else {
+			showHealthy(stdout, rep)
+			fmt.Fprintf(stdout, "took %s\n", time.Since(start).Round(time.Second/10))
+		}
+		if err != nil {
+			return err
+		}
+		return outcome(rep.Exit)
+	}
+	rep, err := b.Run(ctx, o.Faults)
+	if err != nil {
+		return err
+	}
+	if o.JSON {
+		if err := printJSON(stdout, rep); err != nil {
+			return err
+		}
+		return outcome(rep.Exit)
+	}
+	showSelftest(stdout, rep)
+	fmt.Fprintf(stdout, "took %s\n", time.Since(start).Round(time.Second/10))
+	return outcome(rep.Exit)
+}
+
+// newBench wires a selftest; done removes its scratch folder.
+func newBench(o selftestOptions, stderr io.Writer) (*selftest.Bench, func(), error) {
+	rows, err := selftest.ParseExpected(fault.Expected)
+	if err != nil {
+		return nil, nil, err
+	}
+	var g selftest.Geometry
+	if _, err := fmt.Sscanf(o.Geometry, "%d,%d", &g.AttentionBlock, &g.RecurrentBlock); err != nil || g.AttentionBlock < 1 || g.RecurrentBlock < g.AttentionBlock {
+		return nil, nil, fmt.Errorf("--geometry %s: want A,R in tokens, like 16,64", o.Geometry)
+	}
+	eng, err := findEngine("testbed")
+	if err != nil {
+		return nil, nil, err
+	}
+	self, err := selfPath()
+	if err != nil {
+		return nil, nil, err
+	}
+	local, err := findLauncher("local", self)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "kvladder-selftest-")
+	if err != nil {
+		return nil, nil, err
+	}
+	b := &selftest.Bench{Rows: rows, Engine: eng, Local: local, Draw: cachedDraw(), Assess: assess, Seed: o.Seed, Geometry: g, Self: self,
+		Dir: filepath.Clean(dir), Parallel: o.Parallel,
+		Inproc: selftest.Inproc{Main: func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+			return run(ctx, args, strings.NewReader(""), stdout, stderr)
+		}},
+		Progress: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
+	return b, func() { os.RemoveAll(dir) }, nil
+}
+
+// cachedDraw draws each Set once.
+func cachedDraw() func(ctx context.Context, kind string, n int, seed uint64, g selftest.Geometry) (*prompts.Set, error) {
+	var mu sync.Mutex
+	sets := map[string]*prompts.Set{}
+	return func(ctx context.Context, kind string, n int, seed uint64, g selftest.Geometry) (*prompts.Set, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		key := fmt.Sprintf("%s-%d-%d-%v", kind, n, seed, g)
+		if s, ok := sets[key]; ok {
+			return s, nil
+		}
+		var err error
+		// a draw whose lengths fall into too few classes is refused: the next seed then serves
+		for try := range uint64(20) {
+			var s *prompts.Set
+			s, err = draw.Draw(ctx, testbedTokenizer{}, draw.Spec{Kind: kind, Name: kind, N: n, Seed: seed + try*1000003,
+				Geometry: prompts.Geometry{Mode: "paged", AttentionBlock: g.AttentionBlock, RecurrentBlock: g.RecurrentBlock, StoreChunk: g.RecurrentBlock},
+				Wire:     draw.Wire{Dialect: "vllm", Model: testbed.DefaultName}})
+			if err == nil {
+				sets[key] = s
+				return s, nil
+			}
+		}
+		return nil, fmt.Errorf("drawing a %s set with seed %d: %w", kind, seed, err)
+	}
+}
+
+func showSelftest(w io.Writer, rep selftest.Report) {
+	yes := func(b bool) string {
+		if b {
+			return "yes"
+		}
+		return "NO"
+	}
+	var rows [][]string
+	for _, f := range rep.Faults {
+		rows = append(rows, []string{f.ID, yes(f.Caught), yes(f.Attributed), f.Verdict})
+	}
+	for _, d := range rep.Decoys {
+		verdict := "not accused"
+		if d.Accused {
+			verdict = "ACCUSED"
+		}
+		rows = append(rows, []string{d.ID, "-", verdict, d.Verdict})
+	}
+	show.Table(w, []string{"fault", "caught", "attributed", "verdict of the ladder"}, rows)
+	differ := func(id string, arms map[string]selftest.Arm) {
+		for _, name := range slices.Sorted(maps.Keys(arms)) {
+			if a := arms[name]; !a.Agrees {
+				fmt.Fprintf(w, "%s %s: expected %s; measured %s\n", id, name, a.Expected, a.Measured)
+			}
+		}
+	}
+	for _, f := range rep.Faults {
+		differ(f.ID, f.Arms)
+		if f.Accused {
+			fmt.Fprintf(w, "%s: the same ladder without the fault is accused: %s\n", f.ID, f.Healthy)
+		}
+	}
+	for _, d := range rep.Decoys {
+		differ(d.ID, d.Arms)
+	}
+	fmt.Fprintf(w, "seed %d: caught %d of %d, attributed %d of %d, %d of %d decoys not accused, false alarms %d (exit %d)\n", rep.Seed, rep.Caught, len(rep.Faults), rep.Attributed, len(rep.Faults),
+		len(rep.Decoys)-accusedDecoys(rep), len(rep.Decoys), rep.FalseAlarms, rep.Exit)
+}
+
+func showHealthy(w io.Writer, rep selftest.HealthyReport) {
+	bound := func(p *float64) string {
+		if p == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.4f", *p)
+	}
+	for _, c := range rep.Cases {
+		fmt.Fprintf(w, "accused: %s\n", c)
+	}
+	fmt.Fprintf(w, "exact half: %d of %d ladders accused, rate ≤ %s (95 %%); verdicts %v\n", rep.Accused, rep.Ladders, bound(rep.Upper95), rep.Verdicts)
+	fmt.Fprintf(w, "noisy half: %d of %d ladders accused; %d of the %d whose controls held, rate ≤ %s (95 %%); %d of %d with a dirty control; verdicts %v\n",
+		rep.AccusedNoisy, rep.Noisy, rep.AccusedSound, rep.NoisySound, bound(rep.Upper95Noisy), rep.ControlDirty, rep.Noisy, rep.VerdictsN)
+}
+
+func accusedDecoys(rep selftest.Report) (n int) {
+	for _, d := range rep.Decoys {
+		if d.Accused {
+			n++
+		}
+	}
+	return n
+}
