@@ -28,7 +28,21 @@ type Change struct {
 	Old    any    `json:"old"`
 	New    any    `json:"new"`
 	Weight Weight `json:"weight"`
+	Block  string `json:"block"` // which of Blocks it is read in
 }
+
+// Blocks of a diff, in the order in which they are read.
+const (
+	BlockPins       = "pins"
+	BlockExercise   = "exercise"
+	BlockCounts     = "counts"
+	BlockStatistics = "statistics"
+	BlockVerdict    = "verdict"
+	BlockNotes      = "notes"
+)
+
+// Blocks lists them in order.
+var Blocks = []string{BlockPins, BlockExercise, BlockCounts, BlockStatistics, BlockVerdict, BlockNotes}
 
 // DiffReport is what two receipts say about each other. Exit is 0 where nothing but notes
 // and pins under test differs, 1 where something does, 3 where the question is another.
@@ -37,6 +51,27 @@ type DiffReport struct {
 	Exit       int      `json:"exit"`
 	Transition string   `json:"transition"` // "CLEAN_BOUNDED -> CORRUPTION_ATTRIBUTED (worse)", or one verdict
 	Changes    []Change `json:"changes"`
+
+	Timings   []TimingChange   `json:"timings,omitempty"`   // of no weight
+	Lifetimes []LifetimeChange `json:"lifetimes,omitempty"` // of no weight
+}
+
+// Refusal says which keys make two receipts answers to different questions, the first few
+// of them; "" where they are comparable.
+func (d DiffReport) Refusal() string {
+	if d.Comparable {
+		return ""
+	}
+	const most = 8
+	var out []string
+	for i, c := range d.Changes {
+		if i == most {
+			out = append(out, fmt.Sprintf("and %d more", len(d.Changes)-i))
+			break
+		}
+		out = append(out, fmt.Sprintf("%s is %s in one and %s in the other", c.Path, brief(c.Old), brief(c.New)))
+	}
+	return strings.Join(out, "; ")
 }
 
 // Diff compares two receipts in the order of pins, exercise, counts, statistics and
@@ -44,19 +79,21 @@ type DiffReport struct {
 // other, relative, are the same. Receipts of another Set or of other rules are not
 // compared: the changes then name the keys that differ, and nothing else.
 func Diff(a, b *Receipt) DiffReport {
-	d := &differ{}
+	d := &differ{block: BlockPins}
 	d.unlike(a, b)
 	if len(d.changes) > 0 {
 		return DiffReport{Exit: scoring.ExitInvalid, Changes: d.changes}
 	}
 	d.pins(a, b)
-	d.arms(a, b, weightOfExercise)
-	d.arms(a, b, weightOfCount)
-	d.arms(a, b, weightOfStatistic)
-	d.arms(a, b, weightOfVerdict)
+	for _, blk := range blocks() {
+		d.block = blk.name
+		d.arms(a, b, blk)
+	}
 	d.ladder(a, b)
+	d.block = BlockNotes
 	d.notes(a, b)
-	rep := DiffReport{Comparable: true, Changes: d.changes, Transition: transition(&a.Predicate.Result, &b.Predicate.Result)}
+	rep := DiffReport{Comparable: true, Changes: d.changes, Transition: transition(&a.Predicate.Result, &b.Predicate.Result),
+		Timings: timingChanges(a, b), Lifetimes: lifetimeChanges(a, b)}
 	if rep.Changes == nil {
 		rep.Changes = []Change{}
 	}
@@ -67,12 +104,13 @@ func Diff(a, b *Receipt) DiffReport {
 }
 
 type differ struct {
+	block     string
 	changes   []Change
 	different bool
 }
 
 func (d *differ) add(path string, old, new any, w Weight) {
-	d.changes = append(d.changes, Change{Path: path, Old: old, New: new, Weight: w})
+	d.changes = append(d.changes, Change{Path: path, Old: old, New: new, Weight: w, Block: d.block})
 	if w == WeightScore || w == WeightVerdict {
 		d.different = true
 	}
@@ -83,9 +121,18 @@ func (d *differ) unlike(a, b *Receipt) {
 	if x, y := a.Predicate.Prereg.Set, b.Predicate.Prereg.Set; x != y {
 		d.add("prereg.set", x, y, WeightPin)
 	}
-	leaves("plan.design.rule", a.Predicate.Plan.Design.Rule, b.Predicate.Plan.Design.Rule, func(path string, x, y any) {
+	leaves("plan.design.rule", governingRule(a), governingRule(b), func(path string, x, y any) {
 		d.add(path, x, y, WeightPin)
 	})
+}
+
+// governingRule is the rule that judged a receipt. Where amendments do not apply, the
+// registered one stands: Verify says what is wrong with such a receipt.
+func governingRule(r *Receipt) scoring.Rule {
+	if p, err := r.Governing(); err == nil {
+		return p.Design.Rule
+	}
+	return r.Predicate.Plan.Design.Rule
 }
 
 func (d *differ) pins(a, b *Receipt) {
@@ -230,22 +277,39 @@ func chainsByName(p *arms.Plan) map[string]arms.Chain {
 	return m
 }
 
-// Members of an arm's result by block. A member that is in none is a note, or is compared
-// through another; TestEveryMemberHasAWeight sees to it that none is forgotten.
+// Members of an arm's result by block. A member that no list names is compared among the
+// statistics, so that none is forgotten.
 var (
-	weightOfExercise = block{WeightScore, []string{"expected_local", "expected_external", "local_tokens", "external_tokens", "computed_tokens",
+	weightOfExercise = block{BlockExercise, WeightScore, []string{"expected_local", "expected_external", "local_tokens", "external_tokens", "computed_tokens",
 		"unaccounted_tokens", "counters_trusted", "exercised", "geometries", "ranks", "invariants"}}
-	weightOfCount = block{WeightScore, []string{"n", "substantive", "failed", "failed_ids", "unstable", "arm_only", "control_only", "damaged", "detectors",
-		"answers_right", "bystander_n", "bystander_failed", "identical", "forks", "hard_flips", "exposure", "censored", "bit_equal", "comparable", "flagged_ids", "lifetime", "replicates", "replicates_registered"}}
-	weightOfStatistic = block{WeightScore, []string{"p_mcnemar", "p_mcnemar_holm", "p_exceedance", "p_exceedance_holm", "exceedance_k", "floor_m", "process_rank",
+	weightOfCount = block{BlockCounts, WeightScore, []string{"n", "substantive", "failed", "failed_ids", "unstable", "arm_only", "control_only", "damaged", "detectors",
+		"answers_right", "bystander_n", "bystander_failed", "identical", "forks", "hard_flips", "exposure", "censored", "bit_equal", "comparable", "flagged_ids", "replicates"}}
+	weightOfStatistic = block{BlockStatistics, WeightScore, []string{"p_mcnemar", "p_mcnemar_holm", "p_exceedance", "p_exceedance_holm", "exceedance_k", "floor_m", "process_rank",
 		"d0_mean", "d0_max", "prefix_mean", "prefix_p99", "prefix_max", "zipped_mean", "zipped_max", "kld_mean", "upper95", "upper95_geometry", "p_max"}}
-	weightOfVerdict = block{WeightVerdict, []string{"columns", "row", "sub", "kind", "reason", "exit", "variable", "path", "only_under", "died_at", "verdict"}}
+	weightOfVerdict = block{BlockVerdict, WeightVerdict, []string{"columns", "row", "sub", "kind", "reason", "exit", "variable", "path", "only_under", "died_at", "verdict"}}
 	notDiffed       = []string{"name", "preset", "role", "group", "reference", "pin", "schedule_diff", // of the plan
 		"incarnations", "warnings", // notes
-		"outcomes"} // by request, beside failed_ids
+		"replicates_registered", // of the rule
+		"lifetime",              // as rates, see LifetimeChange
+		"outcomes"}              // by request, beside failed_ids
 )
 
+// blocks are the four in order, what no list names among the statistics.
+func blocks() []block {
+	statistic := weightOfStatistic
+	statistic.members = slices.Clone(statistic.members)
+	listed := slices.Concat(weightOfExercise.members, weightOfCount.members, weightOfStatistic.members, weightOfVerdict.members, notDiffed)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[scoring.ArmResult]()) {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && tag != "" && tag != "-" && !slices.Contains(listed, tag) {
+			statistic.members = append(statistic.members, tag)
+		}
+	}
+	return []block{weightOfExercise, weightOfCount, statistic, weightOfVerdict}
+}
+
 type block struct {
+	name    string
 	weight  Weight
 	members []string
 }

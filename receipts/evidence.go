@@ -1,13 +1,19 @@
 package receipts
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime"
 	"sort"
 	"strings"
-
-	"kvladder/receipts/digest"
+	"sync"
+	"sync/atomic"
 )
 
 // Evidence is one file of a run folder.
@@ -34,11 +40,11 @@ const (
 )
 
 // Covered reports whether a file of a run folder must be listed by the receipt. The receipt
-// and its sidecar vouch for each other, a signature vouches for itself, and a report or a
-// lock says nothing that is relied on.
+// and its sidecar vouch for each other, a signature or a cosigned checkpoint vouches for
+// itself, and a report or a lock says nothing that is relied on.
 func Covered(name string) bool {
 	switch name {
-	case ReceiptFile, ReceiptFile + ".sha256", SignatureFile, ReportFile:
+	case ReceiptFile, ReceiptFile + ".sha256", SignatureFile, CosignedFile, ReportFile:
 		return false
 	}
 	return !strings.HasSuffix(name, ".lock")
@@ -63,18 +69,55 @@ func Walk(folder string) ([]Evidence, error) {
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is not a regular file: a run folder holds files only; replace it by its content", name)
 		}
-		sum, size, err := digest.OfFile(path)
-		if err != nil {
-			return err
-		}
-		out = append(out, Evidence{Name: name, Digest: digestSet(sum), Size: size, MediaType: mediaType(name), Empty: size == 0, Required: required(name)})
+		out = append(out, Evidence{Name: name, MediaType: mediaType(name), Required: required(name)})
 		return nil
 	})
+	if err == nil {
+		err = hashAll(folder, out)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("run folder %s: %w", folder, err)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out, nil
+}
+
+// hashAll fills in size and digest, as many files at a time as there are processors, each
+// through a buffer of a fixed size.
+func hashAll(folder string, es []Evidence) error {
+	var next atomic.Int64
+	errs := make([]error, min(runtime.GOMAXPROCS(0), max(1, len(es))))
+	var wg sync.WaitGroup
+	for w := range errs {
+		wg.Go(func() {
+			buf := make([]byte, 256<<10)
+			for errs[w] == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(es) {
+					return
+				}
+				errs[w] = es[i].hash(filepath.Join(folder, filepath.FromSlash(es[i].Name)), buf)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (e *Evidence) hash(path string, buf []byte) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	// Neither side may bring its own way of copying: the buffer is what bounds the memory.
+	n, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{f}, buf)
+	if err != nil {
+		return err
+	}
+	e.Digest, e.Size, e.Empty = DigestSet{SHA256: hex.EncodeToString(h.Sum(nil))}, n, n == 0
+	return nil
 }
 
 // required files are those without which nothing can be recomputed.

@@ -3,6 +3,7 @@ package receipts
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"testing"
@@ -75,7 +76,31 @@ func testRequestID(plan digest.Digest, r *probes.Record) string {
 	return digest.Of([]byte(string(plan) + r.Arm + r.Reply.Prompt)).Short()
 }
 
-func testAssess(plan arms.Plan, set *prompts.Set, recs []probes.Record) (scoring.Result, error) {
+// readTranscript reads a whole transcript.
+func readTranscript(path string) ([]probes.Record, error) { return probes.ReadAll(path) }
+
+// statementOf is what a receipt says of an unamended plan and records that are at hand.
+func statementOf(plan arms.Plan, res scoring.Result, recs []probes.Record) (*Receipt, error) {
+	pins, times := newPinScan(), newTimingScan(&plan)
+	for i := range recs {
+		pins.record(&recs[i])
+		times.record(&recs[i])
+	}
+	return statement(plan, res, pins.read(), times.timings(pins.dead))
+}
+
+func testAssess(q Question, recs iter.Seq2[probes.Record, error]) (scoring.Result, error) {
+	var all []probes.Record
+	for r, err := range recs {
+		if err != nil {
+			return scoring.Result{}, err
+		}
+		all = append(all, r)
+	}
+	return assessed(q.Plan, q.Set, all)
+}
+
+func assessed(plan arms.Plan, set *prompts.Set, recs []probes.Record) (scoring.Result, error) {
 	texts := map[string]map[string]string{}
 	for _, r := range recs {
 		if r.Kind == probes.KindReply {
@@ -286,7 +311,7 @@ func sealed(t testing.TB, plan arms.Plan, set *prompts.Set, wrong ...string) str
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := testAssess(plan, set, recs)
+	res, err := assessed(plan, set, recs)
 	if err != nil {
 		t.Fatal(err)
 	}

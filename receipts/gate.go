@@ -34,6 +34,19 @@ type GateReport struct {
 	Predictions []Prediction `json:"predictions"`
 	Arms        []GateArm    `json:"arms"`
 	Reasons     []string     `json:"reasons"`
+	Reverted    *Reverted    `json:"reverted,omitempty"` // the fix taken out again, where a receipt of that was given
+	Policy      *PolicyUse   `json:"policy,omitempty"`
+
+	Lifetimes []LifetimeChange `json:"lifetimes,omitempty"` // of arms in which an engine died; they decide nothing here
+}
+
+// Reverted is what the ladder came to with the fix taken out of the patched build: it must
+// be red, or the fix is not what made the patched build clean.
+type Reverted struct {
+	Red     bool     `json:"red"`
+	Arms    []string `json:"arms"` // those that are red, of the judged ones
+	Verdict string   `json:"verdict"`
+	Exit    int      `json:"exit"`
 }
 
 // Flag is something worth saying that decides nothing.
@@ -82,9 +95,17 @@ type GateArm struct {
 // A prediction for an arm or a member that does not exist is an error; its report exits 3.
 func Gate(base, patched *Receipt) (GateReport, error) {
 	rep := GateReport{Outcome: NotComparable, Exit: scoring.ExitInvalid, Flags: []Flag{}, Predictions: []Prediction{}, Arms: []GateArm{}, Reasons: []string{}}
-	rep.Reasons = append(rep.Reasons, unlikePlans(&base.Predicate.Plan, &patched.Predicate.Plan)...)
-	predict := patched.Predicate.Plan.Predict
-	judged, err := judgedArms(patched, predict)
+	was, err := base.Governing()
+	if err != nil {
+		return rep, fmt.Errorf("base: %w", err)
+	}
+	plan, err := patched.Governing()
+	if err != nil {
+		return rep, fmt.Errorf("patched: %w", err)
+	}
+	rep.Reasons = append(rep.Reasons, unlikePlans(&was, &plan)...)
+	predict := plan.Predict
+	judged, err := judgedArms(&plan.Design, predict)
 	if err != nil {
 		return rep, err
 	}
@@ -92,6 +113,7 @@ func Gate(base, patched *Receipt) (GateReport, error) {
 	if len(rep.Reasons) > 0 {
 		return rep, nil
 	}
+	rep.Lifetimes = lifetimeChanges(base, patched)
 	if len(judged) == 0 {
 		rep.Reasons = append(rep.Reasons, "the patched ladder has no judged arm")
 		return rep, nil
@@ -107,7 +129,7 @@ func Gate(base, patched *Receipt) (GateReport, error) {
 		}
 		rep.Predictions = append(rep.Predictions, preds...)
 	}
-	alpha := patched.Predicate.Plan.Design.Rule.Alpha.Failures
+	alpha := plan.Design.Rule.Alpha.Failures
 	var worse, better []float64
 	for _, p := range pairs {
 		worse = append(worse, compare.McNemar(p.b, p.c).OneSided)
@@ -134,6 +156,59 @@ func Gate(base, patched *Receipt) (GateReport, error) {
 	}
 	if rep.Outcome == Confirmed {
 		rep.others(patched, judged)
+	}
+	return rep, nil
+}
+
+// GateReverted is Gate with a third receipt, of the patched build with the fix taken out
+// again. It must ask the same question, and an arm that is clean in the patched build must
+// be red in it: exit 1 or 4, and more failures than in the patched build, significantly so.
+// Otherwise what is CONFIRMED is not the fix, and the outcome is CANNOT_TELL.
+func GateReverted(base, patched, reverted *Receipt) (GateReport, error) {
+	rep, err := Gate(base, patched)
+	if err != nil || rep.Outcome == NotComparable {
+		return rep, err
+	}
+	x, err := reverted.Governing()
+	if err != nil {
+		return rep, fmt.Errorf("reverted: %w", err)
+	}
+	y, err := patched.Governing()
+	if err != nil {
+		return rep, fmt.Errorf("patched: %w", err)
+	}
+	if what := unlikePlans(&x, &y); len(what) > 0 {
+		rep.Outcome, rep.Exit = NotComparable, scoring.ExitInvalid
+		for i := range what {
+			what[i] = "the reverted build: " + what[i]
+		}
+		rep.Reasons = append(what, rep.Reasons...)
+		return rep, nil
+	}
+	out := &Reverted{Arms: []string{}, Verdict: reverted.Predicate.Result.Verdict, Exit: reverted.Predicate.Result.Exit}
+	var ps []pairing
+	var p []float64
+	for _, a := range rep.Arms {
+		q := pair(reverted, patched, a.Arm)
+		ps = append(ps, q)
+		// b: failed with the fix taken out, and not with it.
+		p = append(p, compare.McNemar(q.c, q.b).OneSided)
+	}
+	p = compare.Holm(p)
+	for i, q := range ps {
+		if q.base == nil || q.patched == nil {
+			continue
+		}
+		exit := exitOf(q.base)
+		if (exit == scoring.ExitCorrupt || exit == scoring.ExitDied) && p[i] <= y.Design.Rule.Alpha.Failures {
+			out.Arms = append(out.Arms, q.name)
+		}
+	}
+	out.Red = len(out.Arms) > 0
+	rep.Reverted = out
+	if !out.Red && rep.Outcome == Confirmed {
+		rep.Outcome, rep.Exit = GateCannotTell, worstExit(rep.Exit, scoring.ExitCannot)
+		rep.Reasons = append(rep.Reasons, fmt.Sprintf("with the fix reverted no judged arm is red (the ladder is %s): what was confirmed does not depend on the fix", orNone(out.Verdict)))
 	}
 	return rep, nil
 }
@@ -170,8 +245,7 @@ func worstExit(a, b int) int {
 }
 
 // judgedArms checks the predictions and names the arms that the gate judges, in plan order.
-func judgedArms(patched *Receipt, predict map[string]map[string]any) ([]string, error) {
-	design := &patched.Predicate.Plan.Design
+func judgedArms(design *scoring.Design, predict map[string]map[string]any) ([]string, error) {
 	for _, arm := range sortedKeys(predict) {
 		if _, ok := design.ByName(arm); !ok {
 			return nil, fmt.Errorf("prediction for arm %q: the ladder has no such arm", arm)

@@ -42,7 +42,7 @@ func receiptOf(t *testing.T, plan arms.Plan, set *prompts.Set, by map[string]ans
 		}
 		return out
 	})
-	r, err := statement(plan, res, nil)
+	r, err := statementOf(plan, res, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

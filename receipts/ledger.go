@@ -16,7 +16,7 @@ import (
 // Kinds of ledger entries.
 const (
 	LedgerPrereg    = "prereg"    // always the first entry: nothing is run before it
-	LedgerAmendment = "amendment" //
+	LedgerAmendment = "amendment" // its class is its place, see Amend
 	LedgerArmStart  = "arm-start" //
 	LedgerArmEnd    = "arm-end"   //
 	LedgerDeviation = "deviation" // something was done otherwise than planned
@@ -49,6 +49,7 @@ type LedgerObject struct {
 	Result     digest.Digest `json:"result,omitempty"`
 	Verdict    string        `json:"verdict,omitempty"`
 	What       string        `json:"what,omitempty"`
+	Amendment  digest.Digest `json:"amendment,omitempty"` // of an amendment's document, among the objects
 }
 
 // AppendLedger adds an entry to the ledger at path, making the file where there is none, and
@@ -85,6 +86,9 @@ func AppendLedger(path, kind string, object LedgerObject) (LedgerEntry, error) {
 	return e, nil
 }
 
+// clockSlack is how far a machine's clock may be set back within a run.
+const clockSlack = time.Hour
+
 // ReadLedger reads and checks the ledger at path: each line canonical, in its place, naming
 // the line before, the first a registration.
 func ReadLedger(path string) ([]LedgerEntry, error) {
@@ -95,6 +99,7 @@ func ReadLedger(path string) ([]LedgerEntry, error) {
 	defer f.Close()
 	var out []LedgerEntry
 	var prev digest.Digest
+	var stamped time.Time
 	r := bufio.NewReader(f)
 	for {
 		line, err := r.ReadBytes('\n')
@@ -123,57 +128,17 @@ func ReadLedger(path string) ([]LedgerEntry, error) {
 		case e.Seq == 0 && e.Kind != LedgerPrereg:
 			return nil, fmt.Errorf("ledger %s:%d: the first entry is %q, want %q", path, at, e.Kind, LedgerPrereg)
 		}
+		t, err := time.Parse(time.RFC3339Nano, e.UTC)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("ledger %s:%d: its time %q is not one that a machine stamps", path, at, e.UTC)
+		case t.Before(stamped.Add(-clockSlack)):
+			return nil, fmt.Errorf("ledger %s:%d: it is dated %s, before the entry that it follows (%s)", path, at, e.UTC, stamped.Format(time.RFC3339))
+		}
+		stamped = t
 		prev = digest.Of(line)
 		out = append(out, e)
 	}
-}
-
-// Order says how far the order of plan and data is shown.
-type Order struct {
-	Level   string        `json:"level"`   // "O0" or "O1"
-	Entries int           `json:"entries"` // of the ledger
-	Ledger  digest.Digest `json:"ledger"`  // of its last line, "" without one
-	Why     string        `json:"why"`     // what is shown, or what is missing
-}
-
-// Levels of order. O0: nothing is shown, dates were typed. O1: the data depend on the plan,
-// since ledger, transcript and request ids all name its digest; that stops a quiet edit and
-// not a full rewrite. Higher levels need a witness outside the folder.
-const (
-	O0 = "O0"
-	O1 = "O1"
-)
-
-// orderOf finds the level that a run folder shows. transcriptPlan is what the transcript's
-// first record names as its plan.
-func orderOf(imported bool, ledger []LedgerEntry, ledgerErr error, plan, transcriptPlan digest.Digest) Order {
-	o := Order{Level: O0, Entries: len(ledger)}
-	if n := len(ledger); n > 0 {
-		if b, err := digest.Canonical(ledger[n-1]); err == nil {
-			o.Ledger = digest.Of(append(b, '\n'))
-		}
-	}
-	switch {
-	case imported:
-		o.Why = "imported rows: nothing shows that they were made after a plan"
-	case ledgerErr != nil:
-		o.Why = "there is no ledger that holds"
-	case len(ledger) == 0:
-		o.Why = "the ledger is empty"
-	case ledger[0].Object.Plan != plan:
-		o.Why = "the ledger registers another plan"
-	case transcriptPlan != plan:
-		o.Why = "the transcript does not open with this plan"
-	default:
-		for _, e := range ledger {
-			if e.Object.Plan != "" && e.Object.Plan != plan {
-				o.Why = fmt.Sprintf("ledger entry %d is of another plan", e.Seq)
-				return o
-			}
-		}
-		o.Level, o.Why = O1, "ledger and transcript carry the digest of the plan from their first line on"
-	}
-	return o
 }
 
 // rawEqual compares two values by their canonical bytes.

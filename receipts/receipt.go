@@ -2,14 +2,16 @@
 // ladder came to, and what two such statements say about each other.
 //
 //  1. A run appends to its ledger (AppendLedger) and its transcript, and keeps logs and
-//     objects beside them.
+//     objects beside them. Whoever changes the plan meanwhile writes an amendment (Amend),
+//     whose class is its place in the ledger. Checkpoint signs the ledger's Merkle tree.
 //  2. Seal re-reads the folder, lists every file by digest (Walk), writes receipt.json once
 //     and receipt.json.sha256 beside it.
 //  3. Open gives a Receipt back, from raw bytes first: a receipt that does not match its
 //     sidecar, or is not canonical, is reached through *UnverifiedError alone.
 //  4. Verify re-hashes the folder and recomputes whatever can be recomputed.
-//  5. Diff compares two receipts, Gate decides whether a patch did what it promised. Both
-//     need the receipts only, never the folders.
+//  5. Diff compares two receipts and Trend a row of them, Gate decides whether a patch did
+//     what it promised, and a Policy what a project makes of that. All need the receipts
+//     only, never the folders.
 //
 // # The format
 //
@@ -36,6 +38,8 @@
 //	ledger.jsonl              what was decided and when, see LedgerEntry
 //	objects/sha256/HEX        larger things, named by their content
 //	logs/*                    what the engines printed
+//	ledger.checkpoint         the signed root of the ledger, optional
+//	ledger.cosigned           the same with witnesses' cosignatures, optional, not covered
 //	receipt.json, .sha256     the seal
 //	receipt.dsse.json         a signature of it, optional
 //	report.html, *.lock       not covered
@@ -45,7 +49,17 @@
 // A new member that may be absent keeps the Schema. A member whose meaning changes, or one
 // that a reader must not overlook, takes a new Schema string, and the old reader is kept.
 // Open and Diff overlook members they do not know; Verify does not, since it vouches for
-// all of a receipt.
+// all of a receipt: it holds every receipt against SchemaJSON, where each object is closed.
+// Members that came later are marked there and asked of no older receipt, so that what held
+// once holds for ever; testdata/schema-* keeps receipts of each schema to see to it.
+//
+// # Amendments
+//
+// Where "predicate.amendments" is there, "predicate.plan" is still the registered plan, and
+// the plan that governs is that one with the edits of the amendments of class A and B.
+// "predicate.result" and all that follows from it is by the governing plan;
+// "predicate.registered" says what the registered plan alone gives, and
+// "predicate.exploratory" what all amendments give, those of class C included.
 package receipts
 
 import (
@@ -110,6 +124,11 @@ type Predicate struct {
 	Floors      []Floor      `json:"floors"`
 	Tests       []Test       `json:"tests"`
 	Predictions []Prediction `json:"predictions"`
+
+	Amendments  []Amendment `json:"amendments,omitempty"`  // of the plan, in their order
+	Registered  *Analysis   `json:"registered,omitempty"`  // by the plan as registered, where amendments of class A or B govern Result
+	Exploratory *Analysis   `json:"exploratory,omitempty"` // by all amendments, where one is of class C: it decides nothing
+	Timings     []Timing    `json:"timings,omitempty"`
 
 	Claims     []arms.Claim `json:"claims"`
 	NotClaimed []string     `json:"not_claimed"`
@@ -186,6 +205,35 @@ func (r *Receipt) Digest() digest.Digest {
 		return ""
 	}
 	return digest.Of(r.raw)
+}
+
+// planBytes are the canonical bytes of the plan as the receipt holds it: what the
+// registration is a digest of, whatever members plans have gained since.
+func (r *Receipt) planBytes() (json.RawMessage, error) {
+	if r.raw == nil {
+		_, b, err := r.Predicate.Plan.Digest()
+		return b, err
+	}
+	var head struct {
+		Predicate struct {
+			Plan json.RawMessage `json:"plan"`
+		} `json:"predicate"`
+	}
+	err := json.Unmarshal(r.raw, &head)
+	return head.Predicate.Plan, err
+}
+
+// Governing is the plan that the result was judged by: the registered one, with the
+// amendments that were made before a judged arm began.
+func (r *Receipt) Governing() (arms.Plan, error) {
+	if len(r.Predicate.Amendments) == 0 {
+		return r.Predicate.Plan, nil
+	}
+	b, err := r.planBytes()
+	if err != nil {
+		return arms.Plan{}, err
+	}
+	return amendedPlan(b, r.Predicate.Amendments, ClassA, ClassB)
 }
 
 // Bytes are the bytes the receipt was read from.

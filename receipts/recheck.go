@@ -28,9 +28,8 @@ var rowWords = map[int]string{
 
 // recheck runs every test again from the integers and the outcomes that the receipt holds,
 // and the parts of the verdict table that its letters decide. It needs no folder.
-func recheck(rep *Report, r *Receipt) {
+func recheck(rep *Report, r *Receipt, rule scoring.Rule) {
 	res := &r.Predicate.Result
-	rule := r.Predicate.Plan.Design.Rule
 	var p []float64
 	var holm []*scoring.ArmResult
 	complete, judged := true, 0

@@ -2,13 +2,16 @@ package receipts
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
+	"slices"
 
+	"kvladder/arms"
 	"kvladder/probes"
 	"kvladder/prompts"
 	"kvladder/receipts/digest"
@@ -19,40 +22,154 @@ import (
 // ten thousand wrong rows is as wrong as one with ten.
 const mostProblems = 10
 
-// checkRecords looks at every record of the transcript.
-func checkRecords(rep *Report, folder string, r *Receipt, set *prompts.Set, recs []probes.Record, c Checker) {
-	plan := &r.Predicate.Plan
-	imported := plan.Design.Imported
-	found := 0
-	problem := func(i int, format string, args ...any) {
-		found++
-		if found <= mostProblems {
-			rep.add(fmt.Sprintf("%s:%d", TranscriptFile, i+1), format, args...)
+// scan reads a transcript once, from its first line to its last, and keeps no record: what
+// it remembers grows with the number of requests, by a few bytes each.
+type scan struct {
+	rep      *Report
+	folder   string
+	r        *Receipt
+	set      *prompts.Set
+	c        Checker
+	plan     *arms.Plan
+	imported bool
+
+	found      int // records that do not hold
+	first      digest.Digest
+	ids        int // request ids that are not the plan's
+	pins       *pinScan
+	started    map[place]int // line of the first reply of an attempt of an arm
+	seen       map[[16]byte]int
+	schedule   []complaint
+	whole      map[passOf]int
+	clients    map[string]map[string]map[string]bool // attempt, arm, client
+	replicated map[string]bool
+	times      *timingScan
+	chains     []string // in the order in which the registered run first climbed them
+}
+
+type place struct{ attempt, arm string }
+
+type passOf struct {
+	attempt, arm, client string
+	pass                 int
+}
+
+// complaint is about a record that is only worth a word where its attempt was not abandoned.
+type complaint struct {
+	line    int
+	attempt string
+	what    string
+}
+
+func newScan(rep *Report, folder string, r *Receipt, plan *arms.Plan, set *prompts.Set, c Checker) *scan {
+	return &scan{rep: rep, folder: folder, r: r, set: set, c: c, plan: plan, imported: plan.Design.Imported,
+		pins: newPinScan(), started: map[place]int{}, seen: map[[16]byte]int{}, whole: map[passOf]int{},
+		clients: map[string]map[string]map[string]bool{}, replicated: map[string]bool{}, times: newTimingScan(plan)}
+}
+
+func (s *scan) problem(line int, format string, args ...any) {
+	if s.found++; s.found <= mostProblems {
+		s.rep.add(fmt.Sprintf("%s:%d", TranscriptFile, line), format, args...)
+	}
+}
+
+// record looks at one record; line counts from 1.
+func (s *scan) record(line int, rec *probes.Record) {
+	if line == 1 {
+		s.first = planNamed(rec)
+	}
+	s.pins.record(rec)
+	s.times.record(rec)
+	if rec.Run > 0 {
+		s.replicated[rec.Arm] = true
+	}
+	switch rec.Kind {
+	case probes.KindFact:
+		if rec.Fact.Name == probes.FactAttempt && rec.Run == 0 && !slices.Contains(s.chains, rec.Chain) {
+			s.chains = append(s.chains, rec.Chain)
+		}
+	case probes.KindSample:
+		if what := checkSample(s.folder, rec.Sample); what != "" {
+			s.problem(line, "arm %s: %s", rec.Arm, what)
+		}
+	case probes.KindReply:
+		if _, ok := s.started[place{rec.Attempt, rec.Arm}]; !ok {
+			s.started[place{rec.Attempt, rec.Arm}] = line
+		}
+		if s.set != nil {
+			whats, id := checkReply(rec, s.set, s.r, s.c, s.imported)
+			for _, what := range whats {
+				s.problem(line, "arm %s, prompt %s: %s", rec.Arm, rec.Reply.Prompt, what)
+			}
+			if !id {
+				s.ids++
+			}
+		}
+		s.scheduled(line, rec)
+	}
+}
+
+// end says what only the whole transcript shows.
+func (s *scan) end() {
+	if s.found > mostProblems {
+		s.rep.add(TranscriptFile, "and %d more records that do not hold", s.found-mostProblems)
+	}
+	if s.c.Decode == nil {
+		s.rep.warn("the replies were not decoded again")
+	}
+	if s.c.RequestID == nil {
+		s.rep.warn("the request ids were not derived again")
+	}
+	if s.set != nil {
+		s.endSchedule()
+	}
+	s.chainOrder()
+}
+
+// chainOrder compares the order of the chains with the plan's, which its own digest
+// decides, so that whoever reads the server's log finds the registration in it. A climb
+// that was asked for one chain at a time, or goes on after an interruption, has another.
+func (s *scan) chainOrder() {
+	if s.imported || s.plan.Replay.Parallel > 1 || len(s.chains) == 0 {
+		return
+	}
+	var want []string
+	for _, c := range s.plan.Chains {
+		if slices.Contains(s.chains, c.Name) {
+			want = append(want, c.Name)
 		}
 	}
-	for i := range recs {
-		rec := &recs[i]
-		switch rec.Kind {
-		case probes.KindSample:
-			if what := checkSample(folder, rec.Sample); what != "" {
-				problem(i, "arm %s: %s", rec.Arm, what)
-			}
-		case probes.KindReply:
-			for _, what := range checkReply(rec, set, r, c, imported) {
-				problem(i, "arm %s, prompt %s: %s", rec.Arm, rec.Reply.Prompt, what)
+	if !slices.Equal(want, s.chains) {
+		s.rep.warn("the chains were climbed in the order %v, the plan's is %v: the order in the server's log does not carry the registration", s.chains, want)
+	}
+}
+
+// ledgered asks that the ledger opened every arm that the transcript has rows of.
+func (s *scan) ledgered(ledger []LedgerEntry) {
+	if s.imported || len(ledger) == 0 {
+		return
+	}
+	open := map[place]bool{}
+	for _, e := range ledger {
+		if e.Kind == LedgerArmStart {
+			open[place{e.Object.Attempt, e.Object.Arm}] = true
+		}
+	}
+	said := 0
+	for _, p := range slices.SortedFunc(maps.Keys(s.started), func(a, b place) int { return s.started[a] - s.started[b] }) {
+		if !open[p] {
+			if said++; said <= mostProblems {
+				s.rep.add(LedgerFile, "the transcript has rows of arm %s (%s:%d), and no entry starts that arm%s", p.arm, TranscriptFile, s.started[p], inAttempt(p.attempt))
 			}
 		}
 	}
-	if found > mostProblems {
-		rep.add(TranscriptFile, "and %d more records that do not hold", found-mostProblems)
+}
+
+func inAttempt(a string) string {
+	if a == "" {
+		return ""
 	}
-	if c.Decode == nil {
-		rep.warn("the replies were not decoded again")
-	}
-	if c.RequestID == nil {
-		rep.warn("the request ids were not derived again")
-	}
-	checkSchedule(rep, r, set, recs)
+	return " in attempt " + a
 }
 
 // checkSample asks that the digest of a reading is backed by bytes, here or among the
@@ -73,19 +190,20 @@ func checkSample(folder string, s *probes.Sample) string {
 	return ""
 }
 
-func checkReply(rec *probes.Record, set *prompts.Set, r *Receipt, c Checker, imported bool) []string {
-	var out []string
+// checkReply says what is wrong with a reply, and whether its request id is the plan's.
+func checkReply(rec *probes.Record, set *prompts.Set, r *Receipt, c Checker, imported bool) (out []string, id bool) {
+	id = true
 	fail := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	reply := rec.Reply
 	prompt, ok := set.ByID(reply.Prompt)
 	if !ok {
 		fail("the set has no such prompt")
-		return out
+		return out, id
 	}
 	raw, err := reply.Bytes()
 	if err != nil {
 		fail("%v", err)
-		return out
+		return out, id
 	}
 	// A reply that never began may have no digest; one that has bytes must have theirs.
 	if got := digest.Of(raw); got != reply.Received && (len(raw) > 0 || reply.Received != "") {
@@ -96,6 +214,7 @@ func checkReply(rec *probes.Record, set *prompts.Set, r *Receipt, c Checker, imp
 	}
 	if c.RequestID != nil && !imported {
 		if want := c.RequestID(r.Predicate.Prereg.Plan, rec); want != reply.RequestID {
+			id = false
 			fail("its request id is %q, the plan gives %q", reply.RequestID, want)
 		}
 	}
@@ -111,7 +230,7 @@ func checkReply(rec *probes.Record, set *prompts.Set, r *Receipt, c Checker, imp
 			fail("the bytes received decode otherwise: %s", differences(reply.Decoded, got))
 		}
 	}
-	return out
+	return out, id
 }
 
 // checkSent compares the digest of what went on the wire with the frozen body, or, where a
@@ -160,94 +279,96 @@ func equalButFor(a, b, member string) bool {
 // equals an empty one, is slow over millions of tokens.
 func sameDecoded(a, b probes.Decoded) bool { return reflect.DeepEqual(a, b) || rawEqual(a, b) }
 
-// checkSchedule counts the replies of every arm against its passes. Only an arm that claims
-// a complete harness (column H) and a living engine owes all of them; no arm may hold the
+// scheduled counts the replies of every arm against its passes. Only an arm that claims a
+// complete harness (column H) and a living engine owes all of them; no arm may hold the
 // same request twice.
-func checkSchedule(rep *Report, r *Receipt, set *prompts.Set, recs []probes.Record) {
-	plan := &r.Predicate.Plan
-	dead := abandoned(recs)
-	type key struct {
-		arm, attempt, client, prompt string
-		run, pass                    int
-		prime                        bool
+func (s *scan) scheduled(line int, rec *probes.Record) {
+	complain := func(format string, args ...any) {
+		if len(s.schedule) <= 100*mostProblems {
+			s.schedule = append(s.schedule, complaint{line, rec.Attempt, fmt.Sprintf(format, args...)})
+		}
 	}
-	type pass struct {
+	spec, ok := s.plan.Design.ByName(rec.Arm)
+	if !ok {
+		complain("a reply for arm %q, which the plan does not have", rec.Arm)
+		return
+	}
+	reply := rec.Reply
+	if reply.Pass < 1 || reply.Pass > spec.Passes {
+		complain("arm %s: pass %d of %d", rec.Arm, reply.Pass, spec.Passes)
+		return
+	}
+	h := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %d %d %v", rec.Arm, rec.Attempt, reply.Client, reply.Prompt, rec.Run, reply.Pass, reply.Prime))
+	key := [16]byte(h[:16])
+	if first, twice := s.seen[key]; twice {
+		complain("arm %s, prompt %s: the same request as in line %d", rec.Arm, reply.Prompt, first)
+		return
+	}
+	s.seen[key] = line
+	if rec.Run == 0 && !reply.Prime {
+		s.whole[passOf{rec.Attempt, rec.Arm, reply.Client, reply.Pass}]++
+		if s.clients[rec.Attempt] == nil {
+			s.clients[rec.Attempt] = map[string]map[string]bool{}
+		}
+		if s.clients[rec.Attempt][rec.Arm] == nil {
+			s.clients[rec.Attempt][rec.Arm] = map[string]bool{}
+		}
+		s.clients[rec.Attempt][rec.Arm][reply.Client] = true
+	}
+}
+
+func (s *scan) endSchedule() {
+	dead := s.pins.dead
+	said := 0
+	for _, c := range s.schedule {
+		if dead[c.attempt] {
+			continue
+		}
+		if said++; said <= mostProblems {
+			s.rep.add(fmt.Sprintf("%s:%d", TranscriptFile, c.line), "%s", c.what)
+		}
+	}
+	clients := map[string]map[string]bool{} // arm, client
+	for attempt, byArm := range s.clients {
+		if dead[attempt] {
+			continue
+		}
+		for arm, cs := range byArm {
+			if clients[arm] == nil {
+				clients[arm] = map[string]bool{}
+			}
+			maps.Copy(clients[arm], cs)
+		}
+	}
+	type armPass struct {
 		arm, client string
 		pass        int
 	}
-	seen := map[key]int{}
-	whole := map[pass]int{}
-	clients := map[string]map[string]bool{}
-	said := 0
-	complain := func(i int, format string, args ...any) {
-		if said++; said <= mostProblems {
-			rep.add(fmt.Sprintf("%s:%d", TranscriptFile, i+1), format, args...)
+	whole := map[armPass]int{}
+	for p, n := range s.whole {
+		if !dead[p.attempt] {
+			whole[armPass{p.arm, p.client, p.pass}] += n
 		}
 	}
-	for i, rec := range recs {
-		if rec.Kind != probes.KindReply || dead[rec.Attempt] {
-			continue
-		}
-		spec, ok := plan.Design.ByName(rec.Arm)
-		if !ok {
-			complain(i, "a reply for arm %q, which the plan does not have", rec.Arm)
-			continue
-		}
-		if rec.Reply.Pass < 1 || rec.Reply.Pass > spec.Passes {
-			complain(i, "arm %s: pass %d of %d", rec.Arm, rec.Reply.Pass, spec.Passes)
-			continue
-		}
-		k := key{rec.Arm, rec.Attempt, rec.Reply.Client, rec.Reply.Prompt, rec.Run, rec.Reply.Pass, rec.Reply.Prime}
-		if first, twice := seen[k]; twice {
-			complain(i, "arm %s, prompt %s: the same request as in line %d", rec.Arm, rec.Reply.Prompt, first+1)
-			continue
-		}
-		seen[k] = i
-		if rec.Run == 0 && !rec.Reply.Prime {
-			whole[pass{rec.Arm, rec.Reply.Client, rec.Reply.Pass}]++
-			if clients[rec.Arm] == nil {
-				clients[rec.Arm] = map[string]bool{}
-			}
-			clients[rec.Arm][rec.Reply.Client] = true
-		}
-	}
-	for _, spec := range plan.Design.Arms {
-		a, ok := r.Arm(spec.Name)
-		if !ok || a.Columns["H"] != "y" || a.Columns["A"] == "n" || plan.Design.Imported {
+	for _, spec := range s.plan.Design.Arms {
+		a, ok := s.r.Arm(spec.Name)
+		if !ok || a.Columns["H"] != "y" || a.Columns["A"] == "n" || s.imported {
 			continue
 		}
 		if len(clients[spec.Name]) == 0 {
-			rep.add(TranscriptFile, "arm %s is said to be complete and has no reply", spec.Name)
+			s.rep.add(TranscriptFile, "arm %s is said to be complete and has no reply", spec.Name)
 		}
 		for _, client := range sortedKeys(clients[spec.Name]) {
 			for n := 1; n <= spec.Passes; n++ {
-				if got := whole[pass{spec.Name, client, n}]; got != len(set.Prompts) {
-					rep.add(TranscriptFile, "arm %s, pass %d: %d replies for %d requests, and the arm is said to be complete", spec.Name, n, got, len(set.Prompts))
+				if got := whole[armPass{spec.Name, client, n}]; got != len(s.set.Prompts) {
+					s.rep.add(TranscriptFile, "arm %s, pass %d: %d replies for %d requests, and the arm is said to be complete", spec.Name, n, got, len(s.set.Prompts))
 				}
 			}
 		}
 	}
-	replicated := map[string]bool{}
-	for _, rec := range recs {
-		if rec.Run > 0 {
-			replicated[rec.Arm] = true
+	for _, a := range s.r.Predicate.Result.Arms {
+		if a.Verdict != nil && *a.Verdict == scoring.SuspectUnconfirmed && s.plan.Design.Rule.Replicates > 0 && !s.imported && !s.replicated[a.Name] {
+			s.rep.add(TranscriptFile, "arm %s is suspected and the registered replicate is missing", a.Name)
 		}
 	}
-	for _, a := range r.Predicate.Result.Arms {
-		if a.Verdict != nil && *a.Verdict == scoring.SuspectUnconfirmed && plan.Design.Rule.Replicates > 0 && !plan.Design.Imported && !replicated[a.Name] {
-			rep.add(TranscriptFile, "arm %s is suspected and the registered replicate is missing", a.Name)
-		}
-	}
-}
-
-// firstDifference describes where two byte strings part, for people.
-func firstDifference(a, b []byte) string {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	cut := func(s []byte) string {
-		return strings.ToValidUTF8(string(s[min(n, len(s)):min(n+24, len(s))]), "?")
-	}
-	return fmt.Sprintf("at byte %d it has %q, expected %q", n, cut(a), cut(b))
 }

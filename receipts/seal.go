@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +13,7 @@ import (
 
 	"kvladder/arms"
 	"kvladder/probes"
+	"kvladder/prompts"
 	"kvladder/receipts/digest"
 	"kvladder/scoring"
 )
@@ -22,6 +23,9 @@ type Options struct {
 	Tool     Tool
 	Subjects []Resource // binaries, models, images: judged beside the subject pins
 	Warnings []string
+	// Assess judges the transcript again by an amended plan; a run that was amended cannot
+	// be sealed without it.
+	Assess func(q Question, recs iter.Seq2[probes.Record, error]) (scoring.Result, error)
 }
 
 // ExistsError says that the folder has a receipt already: it is never written over.
@@ -77,8 +81,7 @@ func prepare(folder string, plan arms.Plan, result scoring.Result, o Options) (*
 	if !bytes.Equal(have, pb) {
 		return nil, fmt.Errorf("%s is not the plan that was run (%s, want %s)", PlanFile, digest.Of(have).Short(), pd.Short())
 	}
-	result.Plan, result.Set = string(pd), string(plan.Set.Digest)
-	recs, err := readTranscript(filepath.Join(folder, TranscriptFile))
+	seen, err := glance(folder, &plan)
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +89,40 @@ func prepare(folder string, plan arms.Plan, result scoring.Result, o Options) (*
 	if lerr != nil && !errors.Is(lerr, os.ErrNotExist) {
 		return nil, lerr
 	}
-	order := orderOf(plan.Design.Imported, ledger, lerr, pd, planOf(recs))
+	as, _, problems := readAmendments(folder, ledger, pb, &plan.Design)
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("%s: %s", LedgerFile, problems[0])
+	}
+	governing := plan
+	var registered, exploratory *Analysis
+	if len(as) > 0 {
+		if o.Assess == nil {
+			return nil, fmt.Errorf("the plan was amended (%d amendments), and nothing is there to judge by them", len(as))
+		}
+		set := setOf(folder, plan.Set.Digest)
+		if set == nil {
+			return nil, fmt.Errorf("the folder does not hold the set %s", plan.Set.Digest.Short())
+		}
+		result, registered, exploratory, err = analyses(pb, as, func(p arms.Plan) (scoring.Result, error) {
+			return o.Assess(Question{Plan: p, Registered: pd, Set: set}, records(folder))
+		})
+		if err != nil {
+			return nil, err
+		}
+		if governing, err = amendedPlan(pb, as, ClassA, ClassB); err != nil {
+			return nil, err
+		}
+	}
+	result.Plan, result.Set = string(pd), string(plan.Set.Digest)
+	order := orderOf(plan.Design.Imported, ledger, lerr, pd, seen.plan)
 	result.Order = order.Level
-	r, err := statement(plan, result, recs)
+	r, err := statement(governing, result, seen.pins.read(), seen.times.timings(seen.pins.dead))
 	if err != nil {
+		return nil, err
+	}
+	r.Predicate.Plan, r.Predicate.Prereg.Plan = plan, pd
+	r.Predicate.Amendments, r.Predicate.Registered, r.Predicate.Exploratory = as, registered, exploratory
+	if r.Predicate.Claims, err = claims(governing, pb, as); err != nil {
 		return nil, err
 	}
 	r.Predicate.Order = order
@@ -251,33 +284,68 @@ func checkSeal(file string, b []byte) (what, hint string) {
 	return "", ""
 }
 
-func readTranscript(path string) ([]probes.Record, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("transcript: %w", err)
-	}
-	defer f.Close()
-	r := probes.NewReader(path, f)
-	var out []probes.Record
-	for {
-		rec, err := r.Next()
-		if err == io.EOF {
-			return out, nil
-		}
+// records streams the transcript of a run folder. An error is yielded once, last.
+func records(folder string) iter.Seq2[probes.Record, error] {
+	return func(yield func(probes.Record, error) bool) {
+		path := filepath.Join(folder, TranscriptFile)
+		f, err := os.Open(path)
 		if err != nil {
-			return nil, err
+			yield(probes.Record{}, fmt.Errorf("transcript: %w", err))
+			return
 		}
-		out = append(out, rec)
+		defer f.Close()
+		for rec, err := range probes.NewReader(path, f).All() {
+			if !yield(rec, err) {
+				return
+			}
+		}
 	}
 }
 
-// planOf is the plan that the transcript's first record names.
-func planOf(recs []probes.Record) digest.Digest {
-	if len(recs) == 0 || recs[0].Fact == nil || recs[0].Fact.Name != probes.FactPlan {
+// glimpse is what a seal takes from the transcript.
+type glimpse struct {
+	plan  digest.Digest
+	pins  *pinScan
+	times *timingScan
+}
+
+func glance(folder string, plan *arms.Plan) (*glimpse, error) {
+	g := &glimpse{pins: newPinScan(), times: newTimingScan(plan)}
+	first := true
+	for rec, err := range records(folder) {
+		if err != nil {
+			return nil, err
+		}
+		if first {
+			g.plan, first = planNamed(&rec), false
+		}
+		g.pins.record(&rec)
+		g.times.record(&rec)
+	}
+	return g, nil
+}
+
+// setOf finds the frozen set of that digest, nil where the folder has none.
+func setOf(folder string, d digest.Digest) *prompts.Set {
+	files, err := filepath.Glob(filepath.Join(folder, SetDir, "*.jsonl"))
+	if err != nil {
+		return nil
+	}
+	for _, f := range files {
+		if s, err := prompts.Open(f); err == nil && s.Digest == d {
+			return s
+		}
+	}
+	return nil
+}
+
+// planNamed is the plan that the transcript's first record names.
+func planNamed(rec *probes.Record) digest.Digest {
+	if rec.Fact == nil || rec.Fact.Name != probes.FactPlan {
 		return ""
 	}
 	var f probes.PlanFact
-	if json.Unmarshal(recs[0].Fact.Value, &f) != nil {
+	if json.Unmarshal(rec.Fact.Value, &f) != nil {
 		return ""
 	}
 	return f.Plan

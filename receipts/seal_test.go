@@ -39,7 +39,7 @@ func TestSealOnce(t *testing.T) {
 	plan := testPlan(set)
 	dir := sealed(t, plan, set)
 	before := must(os.ReadFile(filepath.Join(dir, ReceiptFile)))
-	res := must(testAssess(plan, set, must(readTranscript(filepath.Join(dir, TranscriptFile)))))
+	res := must(assessed(plan, set, must(readTranscript(filepath.Join(dir, TranscriptFile)))))
 	var exists *ExistsError
 	if _, err := Seal(dir, plan, res, Options{Tool: Tool{Version: "v0"}}); !errors.As(err, &exists) {
 		t.Errorf("sealed twice: %v", err)
@@ -71,7 +71,7 @@ func TestSealRace(t *testing.T) {
 	set := testSet(2)
 	plan := testPlan(set)
 	dir := runFolder(t, plan, set)
-	res := must(testAssess(plan, set, must(readTranscript(filepath.Join(dir, TranscriptFile)))))
+	res := must(assessed(plan, set, must(readTranscript(filepath.Join(dir, TranscriptFile)))))
 	var wg sync.WaitGroup
 	won := make(chan digest.Digest, 8)
 	for i := range 8 {
@@ -96,7 +96,7 @@ func TestSealRace(t *testing.T) {
 func TestSealRefuses(t *testing.T) {
 	set := testSet(2)
 	plan := testPlan(set)
-	res := must(testAssess(plan, set, nil))
+	res := must(assessed(plan, set, nil))
 	check := func(what string, change func(dir string)) {
 		t.Helper()
 		dir := runFolder(t, plan, set)

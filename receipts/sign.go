@@ -19,12 +19,6 @@ import (
 // PayloadType of a signed receipt.
 const PayloadType = "application/vnd.in-toto+json"
 
-// Key is a public key that is trusted, under a name.
-type Key struct {
-	Name   string
-	Public ed25519.PublicKey
-}
-
 type envelope struct {
 	Payload     string      `json:"payload"`
 	PayloadType string      `json:"payloadType"`
@@ -67,11 +61,17 @@ func Sign(r *Receipt, key ed25519.PrivateKey) error {
 func checkSignature(rep *Report, root string, receipt []byte, keys []Key) {
 	b, err := os.ReadFile(filepath.Join(root, SignatureFile))
 	if errors.Is(err, os.ErrNotExist) {
+		if len(keys) > 0 {
+			rep.add(SignatureFile, "a key was given, and the receipt is not signed")
+		}
 		return
 	}
 	var e envelope
 	if err == nil {
 		err = unmarshal(b, &e, false)
+		if err == nil && !canonicalBytes(b) {
+			err = errors.New("it is not canonical JSON")
+		}
 	}
 	if err != nil {
 		rep.add(SignatureFile, "%v", err)
@@ -81,6 +81,9 @@ func checkSignature(rep *Report, root string, receipt []byte, keys []Key) {
 	switch {
 	case err != nil:
 		rep.add(SignatureFile, "its payload: %v", err)
+		return
+	case e.PayloadType != PayloadType:
+		rep.add(SignatureFile, "it signs a %q, want %q", e.PayloadType, PayloadType)
 		return
 	case !bytes.Equal(payload, receipt):
 		rep.add(SignatureFile, "it signs other bytes than the receipt's")
@@ -92,11 +95,16 @@ func checkSignature(rep *Report, root string, receipt []byte, keys []Key) {
 		rep.warn("there is a signature and no key was given to check it")
 		return
 	}
+	counted := map[string]bool{} // one key under two names is one signer
 	for _, k := range keys {
+		if counted[string(k.Public)] {
+			continue
+		}
 		for _, s := range e.Signatures {
 			sig, err := decode64(s.Sig)
 			if err == nil && len(k.Public) == ed25519.PublicKeySize && ed25519.Verify(k.Public, PAE(e.PayloadType, payload), sig) {
 				rep.SignedBy = append(rep.SignedBy, k.Name)
+				counted[string(k.Public)] = true
 				break
 			}
 		}

@@ -14,8 +14,9 @@ import (
 )
 
 // statement makes everything of a receipt that follows from the plan, the result and the
-// transcript, so that a verifier makes it again and compares.
-func statement(plan arms.Plan, res scoring.Result, recs []probes.Record) (*Receipt, error) {
+// transcript, so that a verifier makes it again and compares. The plan is the one that
+// governs.
+func statement(plan arms.Plan, res scoring.Result, pins []PinRead, times []Timing) (*Receipt, error) {
 	pd, _, err := plan.Digest()
 	if err != nil {
 		return nil, err
@@ -33,7 +34,8 @@ func statement(plan arms.Plan, res scoring.Result, recs []probes.Record) (*Recei
 			Schema:      Schema,
 			Prereg:      Prereg{Plan: pd, Set: plan.Set.Digest},
 			Plan:        plan,
-			PinsRead:    pinsRead(recs),
+			PinsRead:    pins,
+			Timings:     times,
 			Result:      res,
 			Exercise:    exercises(plan, res),
 			Floors:      floors(plan, res),
@@ -79,26 +81,57 @@ func subjects(plan arms.Plan) []Resource {
 	return out
 }
 
-// pinsRead takes the last reading of each pin in each arm, abandoned attempts left out.
-func pinsRead(recs []probes.Record) []PinRead {
-	dead := abandoned(recs)
-	type key struct{ arm, name string }
-	last := map[key]PinRead{}
-	for _, r := range recs {
-		if r.Kind != probes.KindFact || r.Fact == nil || r.Fact.Name != probes.FactPins || dead[r.Attempt] {
-			continue
+// pinScan keeps the last reading of each pin in each arm. Which attempts are superseded is
+// known at the end only, so that readings are kept by attempt until then.
+type pinScan struct {
+	last map[pinKey]pinAt
+	n    int
+	dead map[string]bool // attempts whose records are superseded
+}
+
+type pinKey struct{ attempt, arm, name string }
+
+type pinAt struct {
+	at  int
+	pin PinRead
+}
+
+func newPinScan() *pinScan { return &pinScan{last: map[pinKey]pinAt{}, dead: map[string]bool{}} }
+
+func (s *pinScan) record(r *probes.Record) {
+	if r.Kind != probes.KindFact || r.Fact == nil {
+		return
+	}
+	switch r.Fact.Name {
+	case probes.FactAbandoned:
+		var f probes.AbandonedFact
+		if json.Unmarshal(r.Fact.Value, &f) == nil && f.Attempt != "" {
+			s.dead[f.Attempt] = true
 		}
+	case probes.FactPins:
 		var f probes.PinsFact
 		if json.Unmarshal(r.Fact.Value, &f) != nil {
-			continue
+			return
 		}
 		for _, p := range f.Read {
-			last[key{r.Arm, p.Name}] = PinRead{Arm: r.Arm, PinRead: p}
+			s.n++
+			s.last[pinKey{r.Attempt, r.Arm, p.Name}] = pinAt{s.n, PinRead{Arm: r.Arm, PinRead: p}}
+		}
+	}
+}
+
+// read is what the pins came to, sorted by arm and name.
+func (s *pinScan) read() []PinRead {
+	type key struct{ arm, name string }
+	last := map[key]pinAt{}
+	for k, v := range s.last {
+		if old, ok := last[key{k.arm, k.name}]; !s.dead[k.attempt] && (!ok || v.at > old.at) {
+			last[key{k.arm, k.name}] = v
 		}
 	}
 	out := []PinRead{}
 	for _, p := range last {
-		out = append(out, p)
+		out = append(out, p.pin)
 	}
 	sort.Slice(out, func(i, j int) bool {
 		if out[i].Arm != out[j].Arm {
@@ -107,21 +140,6 @@ func pinsRead(recs []probes.Record) []PinRead {
 		return out[i].Name < out[j].Name
 	})
 	return out
-}
-
-// abandoned names the attempts whose records are superseded.
-func abandoned(recs []probes.Record) map[string]bool {
-	dead := map[string]bool{}
-	for _, r := range recs {
-		if r.Kind != probes.KindFact || r.Fact == nil || r.Fact.Name != probes.FactAbandoned {
-			continue
-		}
-		var f probes.AbandonedFact
-		if json.Unmarshal(r.Fact.Value, &f) == nil && f.Attempt != "" {
-			dead[f.Attempt] = true
-		}
-	}
-	return dead
 }
 
 func exercises(plan arms.Plan, res scoring.Result) []Exercise {

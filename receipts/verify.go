@@ -1,9 +1,10 @@
 package receipts
 
 import (
-	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,25 +20,36 @@ import (
 // Checker is what Verify needs to do the work again. A nil member leaves that part out,
 // and the report says so.
 type Checker struct {
-	// Assess is the pure function from plan, set and records to a result.
-	Assess func(plan arms.Plan, set *prompts.Set, recs []probes.Record) (scoring.Result, error)
+	// Assess is the pure function from plan, set and records to a result. The records come
+	// one by one, once; an error among them is the last.
+	Assess func(q Question, recs iter.Seq2[probes.Record, error]) (scoring.Result, error)
 	// Decode reads a reply's bytes again, in the dialect of the set.
 	Decode func(dialect string, r *probes.Reply) (probes.Decoded, error)
 	// RequestID derives the id that a record's request must have carried.
 	RequestID func(plan digest.Digest, r *probes.Record) string
 	// Keys are the public keys whose signatures count.
 	Keys []Key
+	// Witnesses are the keys of cosigners whose clocks are believed.
+	Witnesses []Key
+}
+
+// Question is what an assessor is asked: the records of a run, judged by a plan.
+type Question struct {
+	Plan       arms.Plan     // that governs; another than the registered one where it was amended
+	Registered digest.Digest // of the plan that the run names
+	Set        *prompts.Set
 }
 
 // Report is what Verify found. Exit is 0 where the receipt holds, 1 where it does not and 3
 // where there was nothing to read.
 type Report struct {
-	OK       bool      `json:"ok"`
-	Exit     int       `json:"exit"`
-	Order    string    `json:"order"`     // the level that holds, "" when unreadable
-	SignedBy []string  `json:"signed_by"` // names of the given keys that signed it
-	Problems []Problem `json:"problems"`
-	Warnings []string  `json:"warnings"` // what could not be checked here
+	OK        bool       `json:"ok"`
+	Exit      int        `json:"exit"`
+	Order     string     `json:"order"`     // the level that holds, "" when unreadable
+	SignedBy  []string   `json:"signed_by"` // names of the given keys that signed it
+	Problems  []Problem  `json:"problems"`
+	Warnings  []string   `json:"warnings"` // what could not be checked here
+	Witnessed []Sighting `json:"witnessed,omitempty"`
 }
 
 // Problem is one thing that does not hold: where, and what.
@@ -99,11 +111,20 @@ func Verify(path string, c Checker) Report {
 		rep.add(name, "%v", err)
 		return rep.close()
 	}
-	if again, err := r.Marshal(); err != nil || !bytes.Equal(again, raw) {
-		rep.add(name, "it is not what this program would write for the same content: %s", firstDifference(raw, again))
+	sealed, err := tree(json.RawMessage(raw))
+	if err != nil {
+		rep.add(name, "%v", err)
 		return rep.close()
 	}
-	rep.Order = r.Predicate.Order.Level
+	k := checkForm(rep, name, raw)
+	if k == nil {
+		return rep.close()
+	}
+	if what := k.unlike(sealed, r); what != "" {
+		rep.add(name, "it is not what this program would write for the same content: %s", what)
+		return rep.close()
+	}
+	rep.Order = O0
 
 	root := filepath.Dir(file)
 	folder := root
@@ -113,17 +134,24 @@ func Verify(path string, c Checker) Report {
 		}
 	}
 	checkSignature(rep, root, raw, c.Keys)
-	checkStatement(rep, name, r)
-	recheck(rep, r)
-	lint(rep, r)
+	if governing, err := r.Governing(); err != nil {
+		rep.add("predicate.amendments", "%v", err)
+	} else {
+		checkStatement(rep, name, r, &governing, k, sealed)
+		recheck(rep, r, governing.Design.Rule)
+		lint(rep, r, &governing)
+	}
 	if folder == "" {
 		for _, e := range r.Predicate.Evidence {
 			rep.warn("not here and not checked: %s (%d bytes, %s)", e.Name, e.Size, e.Digest.Digest().Short())
 		}
+		if claimed := r.Predicate.Order.Level; claimed != O0 {
+			rep.warn("the receipt says order %s, which its folder alone could show", claimed)
+		}
 		return rep.close()
 	}
 	if checkEvidence(rep, folder, r) {
-		checkFolder(rep, folder, r, c)
+		checkFolder(rep, folder, r, k, sealed, c)
 	}
 	return rep.close()
 }
@@ -184,7 +212,7 @@ func checkEvidence(rep *Report, folder string, r *Receipt) bool {
 
 // checkFolder reads plan, set, ledger and transcript, whose bytes are the sealed ones, and
 // does the work again.
-func checkFolder(rep *Report, folder string, r *Receipt, c Checker) {
+func checkFolder(rep *Report, folder string, r *Receipt, k *knownForm, sealed any, c Checker) {
 	p := &r.Predicate
 	pb, err := os.ReadFile(filepath.Join(folder, PlanFile))
 	if err != nil {
@@ -193,46 +221,93 @@ func checkFolder(rep *Report, folder string, r *Receipt, c Checker) {
 	}
 	if d := digest.Of(pb); d != p.Prereg.Plan {
 		rep.add(PlanFile, "its digest is %s, the registration is %s", d.Short(), p.Prereg.Plan.Short())
-	}
-	recs, err := readTranscript(filepath.Join(folder, TranscriptFile))
-	if err != nil {
-		rep.add(TranscriptFile, "%v", err)
 		return
 	}
 	ledger, lerr := ReadLedger(filepath.Join(folder, LedgerFile))
 	if lerr != nil && !errors.Is(lerr, os.ErrNotExist) {
 		rep.add(LedgerFile, "%v", lerr)
 	}
-	order := orderOf(p.Plan.Design.Imported, ledger, lerr, p.Prereg.Plan, planOf(recs))
-	rep.Order = order.Level
+	as, _, problems := readAmendments(folder, ledger, pb, &p.Plan.Design)
+	for _, what := range problems {
+		rep.add(LedgerFile, "%s", what)
+	}
+	if !rawEqual(append([]Amendment{}, as...), append([]Amendment{}, p.Amendments...)) {
+		rep.add("predicate.amendments", "the ledger gives: %s", differences(p.Amendments, as))
+		return
+	}
+	governing, err := r.Governing()
+	if err != nil {
+		rep.add("predicate.amendments", "%v", err)
+		return
+	}
+	set := checkSet(rep, folder, p)
+	s := newScan(rep, folder, r, &governing, set, c)
+	line := 0
+	for rec, err := range records(folder) {
+		if err != nil {
+			rep.add(TranscriptFile, "%v", err)
+			return
+		}
+		line++
+		s.record(line, &rec)
+	}
+	s.end()
+	s.ledgered(ledger)
+	order := orderOf(p.Plan.Design.Imported, ledger, lerr, p.Prereg.Plan, s.first)
 	if order != p.Order {
 		rep.add("predicate.order", "the receipt says %+v, the folder shows %+v", p.Order, order)
 	}
-	if d := planOf(recs); d != p.Prereg.Plan {
+	rep.Order = order.Level
+	if s.ids > 0 {
+		rep.Order = O0 // requests that do not name the plan show nothing about its place
+	}
+	if rep.Witnessed = checkCheckpoints(rep, folder, p.Prereg.Plan, c); len(rep.Witnessed) > 0 && rep.Order == O1 {
+		rep.Order = O2
+	}
+	if s.first != p.Prereg.Plan {
 		rep.add(TranscriptFile, "its first record does not name the plan %s", p.Prereg.Plan.Short())
 	}
-	if want := pinsRead(recs); !rawEqual(want, p.PinsRead) {
+	if want := s.pins.read(); !rawEqual(want, p.PinsRead) {
 		rep.add("predicate.pins_read", "the transcript's records read otherwise: %s", differences(p.PinsRead, want))
 	}
-	set := checkSet(rep, folder, p)
+	// A receipt without timings makes no statement about them.
+	if p.Timings != nil && !rawEqual(s.times.timings(s.pins.dead), p.Timings) {
+		rep.add("predicate.timings", "the transcript's records took otherwise: %s", differences(p.Timings, s.times.timings(s.pins.dead)))
+	}
 	if set == nil {
 		return
 	}
-	checkRecords(rep, folder, r, set, recs, c)
 	if c.Assess == nil {
 		rep.warn("the result was not recomputed from the transcript")
 		return
 	}
-	got, err := c.Assess(p.Plan, set, recs)
+	got, registered, exploratory, err := analyses(pb, as, func(plan arms.Plan) (scoring.Result, error) {
+		return c.Assess(Question{Plan: plan, Registered: p.Prereg.Plan, Set: set}, records(folder))
+	})
 	if err != nil {
 		rep.add(TranscriptFile, "it cannot be scored again: %v", err)
 		return
 	}
-	// These three are the seal's to say, not the assessor's.
+	// These four are the seal's to say, not the assessor's.
 	got.Plan, got.Set, got.Order, got.Receipt = p.Result.Plan, p.Result.Set, p.Result.Order, ""
-	if !rawEqual(got, p.Result) {
-		rep.add("predicate.result", "the transcript gives another result: %s", differences(p.Result, got))
+	if what := k.unlike(member(sealed, "predicate", "result"), got); what != "" {
+		rep.add("predicate.result", "the transcript gives another result: %s", what)
 	}
+	if !rawEqual(registered, p.Registered) {
+		rep.add("predicate.registered", "the transcript gives: %s", differences(p.Registered, registered))
+	}
+	if !rawEqual(exploratory, p.Exploratory) {
+		rep.add("predicate.exploratory", "the transcript gives: %s", differences(p.Exploratory, exploratory))
+	}
+}
+
+// member descends into a decoded JSON object.
+func member(v any, path ...string) any {
+	for _, name := range path {
+		m, _ := v.(map[string]any)
+		v = m[name]
+	}
+	return v
 }
 
 // checkSet finds the one set of the folder that the plan registered.
@@ -259,41 +334,46 @@ func checkSet(rep *Report, folder string, p *Predicate) *prompts.Set {
 }
 
 // checkStatement compares everything in the receipt that follows from its plan and result.
-func checkStatement(rep *Report, name string, r *Receipt) {
+func checkStatement(rep *Report, name string, r *Receipt, governing *arms.Plan, k *knownForm, sealed any) {
 	p := &r.Predicate
-	pd, _, err := p.Plan.Digest()
-	switch {
-	case err != nil:
+	pb, err := r.planBytes()
+	if err != nil {
 		rep.add("predicate.plan", "%v", err)
 		return
-	case pd != p.Prereg.Plan:
+	}
+	if pd := digest.Of(pb); pd != p.Prereg.Plan {
 		rep.add("predicate.plan", "its digest is %s, the registration is %s", pd.Short(), p.Prereg.Plan.Short())
 	}
+	checkClasses(rep, p)
 	if p.Plan.Set.Digest != p.Prereg.Set {
 		rep.add("predicate.prereg.set", "the plan's set is %s, not %s", p.Plan.Set.Digest.Short(), p.Prereg.Set.Short())
 	}
 	if p.Result.Plan != string(p.Prereg.Plan) || p.Result.Set != string(p.Prereg.Set) || p.Result.Order != p.Order.Level || p.Result.Receipt != "" {
 		rep.add("predicate.result", "it names another plan, set, order or receipt than the predicate")
 	}
-	want, err := statement(p.Plan, p.Result, nil)
+	want, err := statement(*governing, p.Result, nil, nil)
 	if err != nil {
 		rep.add(name, "%v", err)
 		return
 	}
+	if want.Predicate.Claims, err = claims(*governing, pb, p.Amendments); err != nil {
+		rep.add("predicate.claims", "%v", err)
+		return
+	}
 	for _, part := range []struct {
-		path      string
-		got, want any
+		path string
+		want any
 	}{
-		{"predicate.exercise", p.Exercise, want.Predicate.Exercise},
-		{"predicate.floors", p.Floors, want.Predicate.Floors},
-		{"predicate.tests", p.Tests, want.Predicate.Tests},
-		{"predicate.predictions", p.Predictions, want.Predicate.Predictions},
-		{"predicate.claims", p.Claims, want.Predicate.Claims},
-		{"predicate.not_claimed", p.NotClaimed, want.Predicate.NotClaimed},
-		{"predicate.unproven", p.Unproven, want.Predicate.Unproven},
+		{"predicate.exercise", want.Predicate.Exercise},
+		{"predicate.floors", want.Predicate.Floors},
+		{"predicate.tests", want.Predicate.Tests},
+		{"predicate.predictions", want.Predicate.Predictions},
+		{"predicate.claims", want.Predicate.Claims},
+		{"predicate.not_claimed", want.Predicate.NotClaimed},
+		{"predicate.unproven", want.Predicate.Unproven},
 	} {
-		if !rawEqual(part.got, part.want) {
-			rep.add(part.path, "plan and result give: %s", differences(part.got, part.want))
+		if what := k.unlike(member(sealed, strings.Split(part.path, ".")...), part.want); what != "" {
+			rep.add(part.path, "plan and result give: %s", what)
 		}
 	}
 	n := len(want.Subject)
@@ -304,5 +384,27 @@ func checkStatement(rep *Report, name string, r *Receipt) {
 		if _, err := digest.Parse(string(s.Digest.Digest())); err != nil {
 			rep.add("subject", "%s: %v", s.Name, err)
 		}
+	}
+}
+
+// checkClasses looks at amendments as far as a receipt alone can: an amendment of class C
+// follows those of class B, which follow those of class A, and each keeps to its class.
+func checkClasses(rep *Report, p *Predicate) {
+	for i, a := range p.Amendments {
+		at := fmt.Sprintf("predicate.amendments[%d]", i)
+		if !slices.Contains([]string{ClassA, ClassB, ClassC}, a.Class) {
+			rep.add(at, "there is no class %q", a.Class)
+		} else if what := permitted(a.Class, a.Edits); what != "" {
+			rep.add(at, "%s", what)
+		}
+		if i > 0 && (p.Amendments[i-1].Class > a.Class || p.Amendments[i-1].Entry >= a.Entry) {
+			rep.add(at, "it stands in another place than the ledger can have it")
+		}
+	}
+	if (p.Exploratory != nil) != hasClass(p.Amendments, ClassC) {
+		rep.add("predicate.exploratory", "amendments of class C and an exploratory analysis come together or not at all")
+	}
+	if (p.Registered != nil) != (hasClass(p.Amendments, ClassA) || hasClass(p.Amendments, ClassB)) {
+		rep.add("predicate.registered", "amendments of class A or B and the analysis as registered come together or not at all")
 	}
 }

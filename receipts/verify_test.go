@@ -61,7 +61,7 @@ func TestVerifyAlone(t *testing.T) {
 }
 
 // Every byte of everything that is covered, changed one at a time: verify fails and names
-// the file.
+// the file. The receipt itself is left to TestTamperMatrix.
 func TestTamper(t *testing.T) {
 	set := testSet(1)
 	dir := sealed(t, testPlan(set), set)
@@ -96,6 +96,9 @@ func TestTamper(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, was := range whole {
+			if name == ReceiptFile && i%97 != 0 {
+				continue // TestTamperMatrix flips each of its bits
+			}
 			at := func(b byte) {
 				if _, err := f.WriteAt([]byte{b}, int64(i)); err != nil {
 					t.Fatal(err)
@@ -284,9 +287,9 @@ func TestVerifyRecords(t *testing.T) {
 		}
 		w.Close()
 		reseal(t, dir, func(r *Receipt) {
-			res := must(testAssess(r.Predicate.Plan, set, must(readTranscript(path))))
+			res := must(assessed(r.Predicate.Plan, set, must(readTranscript(path))))
 			res.Plan, res.Set, res.Order = r.Predicate.Result.Plan, r.Predicate.Result.Set, r.Predicate.Result.Order
-			s := must(statement(r.Predicate.Plan, res, must(readTranscript(path))))
+			s := must(statementOf(r.Predicate.Plan, res, must(readTranscript(path))))
 			s.Predicate.Order, s.Predicate.Tool, s.raw = r.Predicate.Order, r.Predicate.Tool, r.raw
 			*r = *s
 		})
@@ -396,7 +399,7 @@ func TestOrder(t *testing.T) {
 	dir := runFolder(t, plan, set)
 	os.Remove(filepath.Join(dir, LedgerFile))
 	recs := must(readTranscript(filepath.Join(dir, TranscriptFile)))
-	res := must(testAssess(plan, set, recs))
+	res := must(assessed(plan, set, recs))
 	if _, err := Seal(dir, plan, res, Options{}); err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ type runOptions struct {
 	Plan   string
 	Only   string
 	Attach []string
+	Sign   string
 	Resume bool
 	JSON   bool
 }
@@ -70,6 +71,7 @@ an unfinished chain starts again at its first arm over an empty store.`,
 	f.StringVar(&o.Plan, "plan", "", "registered plan `FILE` that the ladder must still resolve to")
 	f.StringVar(&o.Only, "only", "", "climb this `CHAIN` alone; nothing is sealed")
 	f.StringArrayVar(&o.Attach, "attach", nil, "`ARM=URL`: use a server that is already running (repeatable)")
+	f.StringVar(&o.Sign, "sign", "", "sign ledger and receipt with the private key in `FILE`, which keygen makes")
 	f.BoolVar(&o.Resume, "resume", false, "go on with an interrupted climb of the same plan")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON document")
 	return cmd
@@ -101,6 +103,12 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 		}
 		if want != d {
 			return none, fmt.Errorf("ladder %s resolves to plan %s, %s registers %s: run the ladder as it was registered, or register it anew with kvladder plan --write", o.Ladder, d.Short(), o.Plan, want.Short())
+		}
+	}
+	var key *receipts.PrivateKey
+	if o.Sign != "" {
+		if key, err = receipts.ReadPrivateKey(o.Sign); err != nil {
+			return none, err
 		}
 	}
 	if err := r.plan.Refusal(); err != nil {
@@ -163,11 +171,27 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 		fmt.Fprintf(stderr, "chain %s climbed; nothing is sealed before the others are: kvladder run --resume --out %s %s\n", o.Only, path, o.Ladder)
 		return res, nil
 	}
-	rd, err := receipts.Seal(path, *r.plan, res, receipts.Options{Tool: toolInfo(self)})
+	if key != nil {
+		// A sealing that was interrupted after this goes on with the checkpoint that is there.
+		var exists *receipts.ExistsError
+		if err := receipts.Checkpoint(path, key); err != nil && !errors.As(err, &exists) {
+			return none, err
+		}
+	}
+	rd, err := receipts.Seal(path, *r.plan, res, receipts.Options{Tool: toolInfo(self), Assess: reassess})
 	if err != nil {
 		return none, fmt.Errorf("sealing %s: %w; everything is climbed and kept: free some space and seal with kvladder run --resume --out %s %s", path, err, path, o.Ladder)
 	}
-	res.Receipt = string(rd)
+	sealed, err := receipts.Open(path)
+	if err != nil {
+		return none, err
+	}
+	if key != nil {
+		if err := key.Sign(sealed); err != nil {
+			return none, err
+		}
+	}
+	res = sealed.Result()
 	fmt.Fprintf(stderr, "receipt %s in %s\n", rd.Short(), filepath.Join(path, "receipt.json"))
 	return res, nil
 }

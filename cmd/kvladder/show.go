@@ -13,6 +13,7 @@ import (
 	"kvladder/probes"
 	"kvladder/prompts"
 	"kvladder/receipts"
+	"kvladder/scoring"
 )
 
 func newShowCmd(stdout, stderr io.Writer) *cobra.Command {
@@ -28,11 +29,76 @@ func newShowCmd(stdout, stderr io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printResult(stdout, r.Result(), asJSON)
+			return printReceipt(stdout, r, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return cmd
+}
+
+// printReceipt prints a receipt's result, and what stands beside it where the plan was
+// amended. The result comes first: what is exploratory never takes its place.
+func printReceipt(w io.Writer, r *receipts.Receipt, asJSON bool) error {
+	p := &r.Predicate
+	if asJSON {
+		return printJSON(w, struct {
+			scoring.Result
+			Amendments  []receipts.Amendment `json:"amendments,omitempty"`
+			Registered  *receipts.Analysis   `json:"registered,omitempty"`
+			Exploratory *receipts.Analysis   `json:"exploratory,omitempty"`
+			Claims      []arms.Claim         `json:"claims"`
+			NotClaimed  []string             `json:"not_claimed"`
+			Unproven    []string             `json:"unproven"`
+		}{r.Result(), p.Amendments, p.Registered, p.Exploratory, p.Claims, p.NotClaimed, p.Unproven})
+	}
+	if err := printResult(w, r.Result(), false); err != nil {
+		return err
+	}
+	for _, a := range p.Amendments {
+		fmt.Fprintf(w, "amendment of class %s (ledger entry %d): %s\n", a.Class, a.Entry, a.Why)
+		for _, e := range a.Edits {
+			if e.Path != "/source" {
+				fmt.Fprintf(w, "  %s %s: %s → %s\n", e.Op, e.Path, short(e.Old), short(e.Value))
+			}
+		}
+	}
+	for _, x := range []struct {
+		name string
+		*receipts.Analysis
+	}{{"as registered", p.Registered}, {"exploratory, deciding nothing", p.Exploratory}} {
+		if x.Analysis == nil {
+			continue
+		}
+		fmt.Fprintf(w, "%s, by plan %s: %s, exit %d\n", x.name, x.Plan.Short(), x.Verdict, x.Exit)
+	}
+	for _, c := range p.Claims {
+		fmt.Fprintf(w, "claim, %s: %s\n", c.Status, c.Text)
+		if c.Supersedes != "" {
+			fmt.Fprintf(w, "  in place of: %s\n", c.Supersedes)
+		}
+	}
+	for _, s := range p.NotClaimed {
+		fmt.Fprintf(w, "not claimed: %s\n", s)
+	}
+	for _, s := range p.Unproven {
+		fmt.Fprintf(w, "unproven: %s\n", s)
+	}
+	return nil
+}
+
+// short is a value on one line, cut to what a line can hold.
+func short(v any) string {
+	if v == nil {
+		return "nothing"
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if r := []rune(string(b)); len(r) > 80 {
+		return string(r[:77]) + "..."
+	}
+	return string(b)
 }
 
 // openReceipt opens a receipt or a run folder; an unreadable or tampered one is exit 3.

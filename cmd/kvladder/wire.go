@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
@@ -45,6 +46,7 @@ func detectors(r scoring.Rule) []scoring.Detector { return detect.All(r) }
 // verbs in the order in which --help shows them: by name.
 func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	return []*cobra.Command{
+		newAmendCmd(stdout, stderr),
 		newAuditCmd(stdout, stderr),
 		newDemoCmd(stdout, stderr),
 		newDiffCmd(stdout, stderr),
@@ -55,6 +57,7 @@ func verbs(stdout, stderr io.Writer) []*cobra.Command {
 		newHoldCmd(),
 		newImportCmd(stdout, stderr),
 		newInitCmd(stdout, stderr),
+		newKeygenCmd(stdout, stderr),
 		newPlanCmd(stdout, stderr),
 		newRunCmd(stdout, stderr),
 		newScoreCmd(stdout, stderr),
@@ -97,11 +100,29 @@ func assess(p *arms.Plan, s *prompts.Set, recs []probes.Record) (scoring.Result,
 	if err != nil {
 		return scoring.Result{}, err
 	}
-	in := scoring.Input{Design: p.Design, Set: s, PlanDigest: string(d), SetDigest: string(s.Digest), Order: "O1"}
+	return assessAs(p, d, s, recs), nil
+}
+
+// assessAs scores by a plan that may be amended the records of a run that names the
+// registered one.
+func assessAs(p *arms.Plan, registered digest.Digest, s *prompts.Set, recs []probes.Record) scoring.Result {
+	in := scoring.Input{Design: p.Design, Set: s, PlanDigest: string(registered), SetDigest: string(s.Digest), Order: "O1"}
 	if p.Design.Imported {
 		in.Order = "O0"
 	}
-	return scoring.Assess(in, recs, detectors(p.Design.Rule)), nil
+	return scoring.Assess(in, recs, detectors(p.Design.Rule))
+}
+
+// reassess is assess for a verifier, which reads records one by one.
+func reassess(q receipts.Question, recs iter.Seq2[probes.Record, error]) (scoring.Result, error) {
+	var all []probes.Record
+	for r, err := range recs {
+		if err != nil {
+			return scoring.Result{}, err
+		}
+		all = append(all, r)
+	}
+	return assessAs(&q.Plan, q.Registered, q.Set, all), nil
 }
 
 // decode reads the kept bytes of a reply again, in the dialect of its Set.
@@ -119,9 +140,7 @@ func decode(dialect string, r *probes.Reply) (probes.Decoded, error) {
 // checker is what verification recomputes with.
 func checker() receipts.Checker {
 	return receipts.Checker{
-		Assess: func(p arms.Plan, s *prompts.Set, recs []probes.Record) (scoring.Result, error) {
-			return assess(&p, s, recs)
-		},
+		Assess: reassess,
 		Decode: decode,
 		RequestID: func(plan digest.Digest, r *probes.Record) string {
 			id := r.Reply.Prompt

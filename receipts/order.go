@@ -1,0 +1,60 @@
+package receipts
+
+import (
+	"fmt"
+
+	"kvladder/receipts/digest"
+)
+
+// Order says how far the order of plan and data is shown.
+type Order struct {
+	Level   string        `json:"level"`   // "O0" or "O1"
+	Entries int           `json:"entries"` // of the ledger
+	Ledger  digest.Digest `json:"ledger"`  // of its last line, "" without one
+	Why     string        `json:"why"`     // what is shown, or what is missing
+}
+
+// Levels of order. O0: nothing is shown, dates were typed. O1: the data depend on the plan,
+// since ledger, transcript and request ids all name its digest; that stops a quiet edit and
+// not a full rewrite. O2: the plan is not later than a moment, since a witness outside the
+// folder has cosigned the ledger that registers it.
+//
+// O3 and O4, data not earlier than a moment, would need rows that carry a value nobody could
+// know before, and no run of this program makes such rows.
+const (
+	O0 = "O0"
+	O1 = "O1"
+	O2 = "O2"
+)
+
+// orderOf finds the level that a run folder shows. transcriptPlan is what the transcript's
+// first record names as its plan.
+func orderOf(imported bool, ledger []LedgerEntry, ledgerErr error, plan, transcriptPlan digest.Digest) Order {
+	o := Order{Level: O0, Entries: len(ledger)}
+	if n := len(ledger); n > 0 {
+		if b, err := digest.Canonical(ledger[n-1]); err == nil {
+			o.Ledger = digest.Of(append(b, '\n'))
+		}
+	}
+	switch {
+	case imported:
+		o.Why = "imported rows: nothing shows that they were made after a plan"
+	case ledgerErr != nil:
+		o.Why = "there is no ledger that holds"
+	case len(ledger) == 0:
+		o.Why = "the ledger is empty"
+	case ledger[0].Object.Plan != plan:
+		o.Why = "the ledger registers another plan"
+	case transcriptPlan != plan:
+		o.Why = "the transcript does not open with this plan"
+	default:
+		for _, e := range ledger {
+			if e.Object.Plan != plan {
+				o.Why = fmt.Sprintf("ledger entry %d is of another plan", e.Seq)
+				return o
+			}
+		}
+		o.Level, o.Why = O1, "ledger and transcript carry the digest of the plan from their first line on"
+	}
+	return o
+}
