@@ -557,6 +557,7 @@ func (r *resolver) lastChunks(pins map[string]string, reuse map[string]scoring.R
 // order sorts the independent chains by a digest that depends on the whole plan, so that the
 // order in the server's own log carries the registration.
 func (r *resolver) order() {
+	slices.SortFunc(r.plan.Chains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	d, _, err := r.plan.Digest()
 	if err != nil {
 		return

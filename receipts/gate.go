@@ -95,6 +95,10 @@ type GateArm struct {
 // A prediction for an arm or a member that does not exist is an error; its report exits 3.
 func Gate(base, patched *Receipt) (GateReport, error) {
 	rep := GateReport{Outcome: NotComparable, Exit: scoring.ExitInvalid, Flags: []Flag{}, Predictions: []Prediction{}, Arms: []GateArm{}, Reasons: []string{}}
+	if len(base.Bytes()) > 0 && base.Digest() == patched.Digest() {
+		rep.Reasons = append(rep.Reasons, "base and patched are one receipt: nothing was patched")
+		return rep, nil
+	}
 	was, err := base.Governing()
 	if err != nil {
 		return rep, fmt.Errorf("base: %w", err)
