@@ -12,6 +12,7 @@ package probes
 
 import (
 	"encoding/json"
+	"math"
 
 	"kvladder/receipts/digest"
 )
@@ -124,6 +125,7 @@ const (
 	Evictions       = "evictions"     // findable blocks recycled for another use
 	Running         = "running"       // gauge: requests computing at the moment
 	NullBlock       = "null_block"    // gauge: checksum over the null block of every group
+	ProcessStart    = "process_start" // gauge: when the process began, seconds since the epoch as it says itself; only a change means anything
 )
 
 // Counter is one series read before and after something happened.
@@ -135,9 +137,10 @@ type Counter struct {
 	After  *float64 `json:"after"`
 }
 
-// Delta is After - Before, and false when either is absent or the counter went back.
+// Delta is After - Before, and false when either is absent or no count (negative, not
+// finite), or the counter went back.
 func (c Counter) Delta() (float64, bool) {
-	if c.Before == nil || c.After == nil || *c.After < *c.Before {
+	if c.Before == nil || c.After == nil || !(0 <= *c.Before && *c.Before <= *c.After) || math.IsInf(*c.After, 0) {
 		return 0, false
 	}
 	return *c.After - *c.Before, true
@@ -160,6 +163,7 @@ type Value struct {
 	Series string  `json:"series"`
 	Rank   string  `json:"rank,omitempty"`
 	Value  float64 `json:"value"`
+	Bad    string  `json:"bad,omitempty"` // what the engine wrote where a count belongs ("NaN", "+Inf", "-3"): Value is then 0 and says nothing
 }
 
 // Fact is anything else that was seen or done: a step of the schedule, an identity read,

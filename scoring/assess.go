@@ -38,6 +38,7 @@ type judgement struct {
 	reason       string
 	invariants   []Invariant
 	differ       []string // comparable requests with an unequal bit in run 0
+	bitsAgain    string   // "3 of 40": those of the replicate that confirms them
 	comparedBits int
 	bitEqual     int
 	classes      int
@@ -75,6 +76,9 @@ func Assess(in Input, recs []probes.Record, detectors []Detector) Result {
 	s.t = gather(&in.Design, in.Set, recs)
 	s.warnings = append(s.warnings, s.t.warnings...)
 	s.fillSplits()
+	for _, a := range s.t.arms {
+		s.contradict(a)
+	}
 	s.inspect()
 	for i := range in.Design.Arms {
 		spec := &in.Design.Arms[i]

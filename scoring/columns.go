@@ -3,9 +3,9 @@ package scoring
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"kvladder/probes"
+	"kvladder/prompts"
 	"kvladder/scoring/compare"
 )
 
@@ -76,7 +76,7 @@ func (s *scorer) columnP(j *judgement, controls []control) {
 	}
 	own, why := s.pinsOf(j.spec, 0)
 	c = worst(c, own)
-	if own != Yes && why != "" {
+	if own == Unknown && why != "" || own == No && j.reason != "" {
 		j.warn("%s", why)
 	}
 	if own == No && j.reason == "" {
@@ -88,9 +88,11 @@ func (s *scorer) columnP(j *judgement, controls []control) {
 			if p == Yes {
 				continue
 			}
-			j.warn("control %s", why)
+			why = "control " + spec.Name + ": " + why
 			if p == No && j.reason == "" {
-				j.reason = "control " + why
+				j.reason = why
+			} else {
+				j.warn("%s", why)
 			}
 			c = worst(c, p)
 		}
@@ -100,20 +102,20 @@ func (s *scorer) columnP(j *judgement, controls []control) {
 
 // pinsOf says whether an arm's pins were read back as asked. A server that was started here
 // runs by its command line, so a pin it does not show is a warning; one that was only
-// attached may run with anything.
+// attached may run with anything. A reply of another model, and replies to other tokens,
+// show that the server is not set up as asked, whatever its pins say.
 func (s *scorer) pinsOf(spec *ArmSpec, run int) (Column, string) {
 	a := s.t.arm(run, spec.Name)
 	if a == nil {
-		return Unknown, spec.Name + ": no records, so no pins were read"
+		return Unknown, "no records, so no pins were read"
 	}
-	if a.elsewhere != "" {
-		return No, spec.Name + ": " + a.elsewhere
+	for _, why := range []string{a.elsewhere, a.otherModel, a.otherTokens(s.in.Set)} {
+		if why != "" {
+			return No, why
+		}
 	}
-	attached := spec.Attached
+	attached := s.attached(spec, run)
 	pins := a.pins
-	for _, f := range a.incarnation {
-		attached = attached || f.Attached
-	}
 	if len(pins) == 0 { // read when the process was launched, in the arm that launched it
 		for i := range s.in.Design.Arms {
 			o := &s.in.Design.Arms[i]
@@ -125,14 +127,11 @@ func (s *scorer) pinsOf(spec *ArmSpec, run int) (Column, string) {
 				break
 			}
 			pins = append(pins, other.pins...)
-			for _, f := range other.incarnation {
-				attached = attached || f.Attached
-			}
 		}
 	}
 	if len(pins) == 0 {
 		if attached {
-			return Unknown, spec.Name + ": pins of the attached server could not be read"
+			return Unknown, "pins of the attached server could not be read"
 		}
 		return Yes, ""
 	}
@@ -145,13 +144,38 @@ func (s *scorer) pinsOf(spec *ArmSpec, run int) (Column, string) {
 				if p.Read != nil {
 					got = fmt.Sprintf("%q", *p.Read)
 				}
-				return No, fmt.Sprintf("%s: pin %s was asked as %q and %s says %s", spec.Name, p.Name, p.Asked, p.Source, got)
+				return No, fmt.Sprintf("pin %s was asked as %q and %s says %s", p.Name, p.Asked, p.Source, got)
 			case p.Agrees == nil && attached:
-				c, why = Unknown, fmt.Sprintf("%s: pin %s of the attached server could not be read", spec.Name, p.Name)
+				c, why = Unknown, fmt.Sprintf("pin %s of the attached server could not be read", p.Name)
 			}
 		}
 	}
 	return c, why
+}
+
+// attached says whether an arm talked to a server that was not started here, by the plan or
+// by what the arm that found the process says of it.
+func (s *scorer) attached(spec *ArmSpec, run int) bool {
+	if spec.Attached {
+		return true
+	}
+	for i := range s.in.Design.Arms {
+		o := &s.in.Design.Arms[i]
+		if o != spec && (o.Chain != spec.Chain || o.Process != spec.Process) {
+			continue
+		}
+		if a := s.t.arm(run, o.Name); a != nil {
+			for _, f := range a.incarnation {
+				if f.Attached {
+					return true
+				}
+			}
+		}
+		if o == spec {
+			break
+		}
+	}
+	return false
 }
 
 // alive says whether an arm's engine lived through it, with the sub of a death.
@@ -171,6 +195,9 @@ func (a *armRun) alive() (c Column, sub, why string) {
 			d.Sub = "DIED"
 		}
 		return No, d.Sub, d.Seen
+	}
+	if a.replaced != "" {
+		return No, "RESTARTED", a.replaced
 	}
 	known := false
 	first := map[string]probes.IdentityFact{}
@@ -214,15 +241,15 @@ func (s *scorer) columnA(j *judgement) {
 func (s *scorer) complete(spec *ArmSpec) (Column, string) {
 	a := s.t.arm(0, spec.Name)
 	if a != nil && len(a.harness) > 0 {
-		return No, spec.Name + ": " + a.harness[0]
+		return No, a.harness[0]
 	}
 	if a == nil || !a.started {
-		return No, spec.Name + ": the arm has no records"
+		return No, "the arm has no records"
 	}
 	if isC0(spec) {
 		for _, w := range a.allRows(s.in.Set) {
 			if hit := w.cachedAny(); hit > 0 {
-				return No, fmt.Sprintf("%s: a control without reuse took %d tokens of %s from a cache", spec.Name, hit, w.prompt.ID)
+				return No, fmt.Sprintf("a control without reuse took %d tokens of %s from a cache", hit, w.prompt.ID)
 			}
 		}
 	}
@@ -231,11 +258,11 @@ func (s *scorer) complete(spec *ArmSpec) (Column, string) {
 	}
 	dead := len(a.deaths) > 0
 	if len(a.badScrapes) > 0 && len(spec.Counters) > 0 && !dead {
-		return No, spec.Name + ": " + a.badScrapes[0]
+		return No, a.badScrapes[0]
 	}
 	for _, st := range a.steps {
 		if !st.Done && !dead {
-			return No, fmt.Sprintf("%s: step %s was not done: %s", spec.Name, st.Step, st.Seen)
+			return No, fmt.Sprintf("step %s was not done: %s", st.Step, st.Seen)
 		}
 	}
 	if dead {
@@ -246,16 +273,18 @@ func (s *scorer) complete(spec *ArmSpec) (Column, string) {
 	}
 	for pass := 1; pass <= max(1, spec.Passes); pass++ {
 		if have, want := len(a.passes[pass]), len(s.in.Set.Prompts); have != want {
-			return No, fmt.Sprintf("%s: pass %d has %d of %d records", spec.Name, pass, have, want)
+			return No, fmt.Sprintf("pass %d has %d of %d records", pass, have, want)
 		}
 	}
-	for _, w := range a.allRows(s.in.Set) {
-		if !w.answered {
-			return No, fmt.Sprintf("%s: request %s was not answered and the engine lived: %s", spec.Name, w.prompt.ID, w.trouble())
+	if first, n := a.firstUnanswered(s.in.Set); first != nil {
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf(" (and %d more)", n-1)
 		}
+		return No, fmt.Sprintf("request %s (pass %d) was not answered and the engine lived: %s%s", first.prompt.ID, max(1, first.reply.Pass), first.why, more)
 	}
 	if !a.ended {
-		return No, spec.Name + ": the arm did not come to its end"
+		return No, "the arm did not come to its end"
 	}
 	return Yes, ""
 }
@@ -263,7 +292,7 @@ func (s *scorer) complete(spec *ArmSpec) (Column, string) {
 // cachedAny is how many prompt tokens any cache gave, 0 when nothing says so.
 func (w *row) cachedAny() int {
 	n := 0
-	for _, v := range []*int{w.local, w.external, w.reply.Usage.Cached} {
+	for _, v := range []*int{w.local, w.external, w.reply.Usage.Cached, &w.claimed} {
 		if v != nil {
 			n = max(n, *v)
 		}
@@ -271,17 +300,17 @@ func (w *row) cachedAny() int {
 	return n
 }
 
-func (w *row) trouble() string {
-	parts := []string{}
-	for _, p := range []string{w.reply.ErrorKind, w.reply.Error} {
-		if p != "" {
-			parts = append(parts, p)
+// firstUnanswered gives the first request without an answer, and how many have none.
+func (a *armRun) firstUnanswered(set *prompts.Set) (first *row, n int) {
+	for _, w := range a.allRows(set) {
+		if w.answered {
+			continue
+		}
+		if n++; first == nil {
+			first = w
 		}
 	}
-	if w.reply.Status != 0 {
-		parts = append(parts, fmt.Sprintf("status %d", w.reply.Status))
-	}
-	return strings.Join(parts, ", ")
+	return first, n
 }
 
 func (s *scorer) columnH(j *judgement, controls []control) {
@@ -293,7 +322,7 @@ func (s *scorer) columnH(j *judgement, controls []control) {
 				continue // a control that died is column K's
 			}
 			if h == No && c == Yes {
-				why = "control " + w
+				why = "control " + spec.Name + ": " + w
 			}
 			c = worst(c, h)
 		}
@@ -510,6 +539,10 @@ func (s *scorer) columnB(j *judgement) {
 	if len(j.readings) == 0 {
 		return
 	}
+	if ref, ok := s.in.Design.ByName(j.spec.Reference); ok && s.attached(j.spec, 0) != s.attached(ref, 0) {
+		j.warn("bits not judged: arm and reference were not launched alike")
+		return
+	}
 	if ok, why := s.bitStable(j.spec.Reference); !ok {
 		j.warn("bits not judged: %s", why)
 		return
@@ -519,8 +552,9 @@ func (s *scorer) columnB(j *judgement) {
 	j.comparedBits, j.bitEqual, j.differ = comparable, equal, differ
 	if len(differ) > 0 {
 		for _, again := range j.readings[1:] {
-			if _, _, d := s.bits(j, again, shown); len(d) > 0 {
+			if n, _, d := s.bits(j, again, shown); len(d) > 0 {
 				j.cols.B = No
+				j.bitsAgain = fmt.Sprintf("%d of %d", len(d), n)
 				return
 			}
 		}

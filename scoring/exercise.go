@@ -12,9 +12,13 @@ import (
 )
 
 // countersTrusted says whether the local cache was asked about as many tokens as were sent
-// as prompts, within five in a hundred; nil where that cannot be known. A preemption makes
-// the engine ask again, so nothing is said then.
+// as prompts, within five in a hundred, and nothing that the server says of its requests
+// contradicts the rest; nil where that cannot be known. A preemption makes the engine ask
+// again, so nothing is said then.
 func (s *scorer) countersTrusted(a *armRun, pass int) *bool {
+	if len(a.odd) > 0 {
+		return ptr(false)
+	}
 	queries, tokens, n := 0.0, 0.0, 0
 	for _, w := range a.rows(s.in.Set, pass) {
 		for _, c := range w.reply.Counters {
@@ -145,7 +149,9 @@ func (s *scorer) storedTotal(a *armRun, pass int) (*float64, string) {
 	if n > 0 {
 		take(&sum, "the counters of the requests")
 	}
-	take(a.total(probes.StoredChunks, pass), "the counters of the arm")
+	if len(a.odd) == 0 {
+		take(a.total(probes.StoredChunks, pass), "the counters of the arm")
+	}
 	start, end := a.store("start"), a.store("end")
 	if start != nil && end != nil {
 		if start.Chunks != nil && end.Chunks != nil {
@@ -154,7 +160,7 @@ func (s *scorer) storedTotal(a *armRun, pass int) (*float64, string) {
 			take(ptr(float64(*end.Files-*start.Files)), "the store's files")
 		}
 	}
-	if most == nil {
+	if most == nil && len(a.odd) == 0 {
 		if v := a.total(probes.StoredBytes, pass); v != nil {
 			take(v, "the bytes the arm stored")
 		}
@@ -225,26 +231,40 @@ func (s *scorer) columnX(j *judgement) {
 	}
 	pass := judgedPass(j.spec)
 	j.trusted = s.countersTrusted(j.arm, pass)
-	if j.trusted != nil && !*j.trusted {
+	for _, what := range j.arm.odd {
+		j.warn("the counters are not trusted: %s", what)
+	}
+	if j.trusted != nil && !*j.trusted && len(j.arm.odd) == 0 {
 		j.warn("local cache queries do not match the prompt tokens: local hits are not trusted")
 	}
 	j.stored, j.storedFrom = s.storedTotal(j.arm, pass)
 	rows := j.arm.rows(s.in.Set, pass)
 	j.exerciseOK = len(rows) > 0
 	labels := map[string]bool{}
-	targets, mustN, mustHit, unknown := 0, 0, 0, 0
+	targets, mustN, mustHit, unknown, unasked := 0, 0, 0, 0, 0
+	lost, lostIn := map[string]int{}, []lostCounter(nil)
 	for _, w := range rows {
 		if w.weaker != "" {
 			j.warn("split from %s", w.weaker)
+		}
+		for _, name := range w.unreadable {
+			if lost[name]++; lost[name] == 1 {
+				lostIn = append(lostIn, lostCounter{name, w.prompt.ID, w.weaker})
+			}
 		}
 		if !w.target() {
 			continue
 		}
 		targets++
 		if must(j.spec, w.prompt.ID) {
-			mustN++
-			if h := s.hit(j, w); h != nil && *h {
-				mustHit++
+			h := s.hit(j, w)
+			switch {
+			case h != nil && *h:
+				mustN, mustHit = mustN+1, mustHit+1
+			case h == nil && len(j.arm.odd) > 0: // of an account that is not believed nothing is asked
+				unasked++
+			default:
+				mustN++
 			}
 		}
 		took := s.limb(j, w)
@@ -256,8 +276,15 @@ func (s *scorer) columnX(j *judgement) {
 			labels[w.class()] = true
 		}
 	}
+	for _, c := range lostIn {
+		instead := "nothing stands in for it"
+		if c.instead != "" {
+			instead = "the split is from " + c.instead
+		}
+		j.warn("counter %s is no count, or fell, in %d of %d requests, first in %s: %s", c.name, lost[c.name], len(rows), c.first, instead)
+	}
 	mustN = max(mustHit, mustN-j.spec.FailLoads) // a load that was made to fail is computed instead
-	mayHit := mustN > 0
+	mayHit := mustN+unasked > 0
 	if unknown > 0 {
 		j.exerciseOK = false
 	}
@@ -309,6 +336,9 @@ func (s *scorer) columnX(j *judgement) {
 		few = s.need(targets)
 	}
 	switch {
+	case len(j.exercised) == 0 && unknown > 0 && len(j.arm.odd) > 0:
+		no(Unknown, Unproven, "what the server says of its requests contradicts itself: %s", j.arm.odd[0])
+		return
 	case len(j.exercised) == 0 && unknown > 0:
 		no(Unknown, Unproven, "no counter says what the requests took")
 		return
@@ -349,6 +379,9 @@ func (s *scorer) columnX(j *judgement) {
 	}
 	j.cols.X = Yes
 }
+
+// lostCounter is a counter that was there and could not be read as a count.
+type lostCounter struct{ name, first, instead string }
 
 // subOf is the finer word for an exercise that did not happen, or is not known to have.
 func subOf(c Column) string {
@@ -566,7 +599,7 @@ func (s *scorer) storedEnough(j *judgement) (probes.InvariantFact, bool) {
 	}
 	want := distinctChunks(s.in.Set, chunk)
 	got := *end
-	if v := j.arm.total(probes.StoredChunks, judgedPass(j.spec)); v != nil && j.spec.Exercise != "PRESS" {
+	if v := j.arm.total(probes.StoredChunks, judgedPass(j.spec)); v != nil && j.spec.Exercise != "PRESS" && len(j.arm.odd) == 0 {
 		got = max(got, int(*v))
 	}
 	return probes.InvariantFact{Name: storeInvariant, Held: ptr(got >= want), Seen: fmt.Sprintf("%d chunks stored, %d expected", got, want)}, true
@@ -714,6 +747,9 @@ func (s *scorer) pathOf(j *judgement, rows []*row) (Column, string) {
 // pathTotal is what the registered path carried in the arm as a whole, from the counters
 // before and after it.
 func (s *scorer) pathTotal(j *judgement) *float64 {
+	if len(j.arm.odd) > 0 {
+		return nil
+	}
 	pass := judgedPass(j.spec)
 	local, external := j.arm.total(probes.LocalHits, pass), j.arm.total(probes.ExternalHits, pass)
 	if j.trusted != nil && !*j.trusted {

@@ -39,6 +39,11 @@ type armRun struct {
 
 	ranks     Ranks
 	elsewhere string // the first request that the counters show on another rank than the one asked
+
+	models     map[string]string // model asked for -> model that answered first
+	otherModel string            // the first reply of another model
+	replaced   string            // what shows that another process answers than the one before
+	odd        []string          // what cannot be true in the arm's own account of its requests
 }
 
 type identitySeen struct {
@@ -59,6 +64,7 @@ type deathSeen struct {
 // transcript is every scored record, by run and arm.
 type transcript struct {
 	arms     map[runArm]*armRun
+	lives    map[lifetimeKey]*lifetime
 	dead     map[runChain]bool // a death in the chain, in an arm or between arms
 	runs     int               // highest run number
 	plan     *probes.PlanFact
@@ -83,7 +89,7 @@ func (t *transcript) arm(run int, name string) *armRun { return t.arms[runArm{ru
 // that came to the chain's end, else the latest; a climb that was abandoned is dropped
 // whatever it holds.
 func gather(d *Design, set *prompts.Set, recs []probes.Record) *transcript {
-	t := &transcript{arms: map[runArm]*armRun{}, dead: map[runChain]bool{}}
+	t := &transcript{arms: map[runArm]*armRun{}, lives: map[lifetimeKey]*lifetime{}, dead: map[runChain]bool{}}
 	known := map[string]*prompts.Prompt{}
 	if set != nil {
 		for i := range set.Prompts {
@@ -136,9 +142,21 @@ func gather(d *Design, set *prompts.Set, recs []probes.Record) *transcript {
 		switch {
 		case r.Kind == probes.KindReply && r.Reply != nil && a != nil:
 			a.started = true
-			a.addReply(r, known)
+			a.addReply(r, set, known)
+			for _, c := range r.Reply.Counters {
+				if c.Role == probes.ProcessStart && c.Rank == "" {
+					at := fmt.Sprintf("request %s pass %d", r.Reply.Prompt, max(1, r.Reply.Pass))
+					t.began(r, a, c.Before, at)
+					t.began(r, a, c.After, at)
+				}
+			}
 		case r.Kind == probes.KindSample && r.Sample != nil && a != nil:
 			a.samples = append(a.samples, r.Sample)
+			for _, v := range r.Sample.Values {
+				if v.Role == probes.ProcessStart && v.Bad == "" {
+					t.began(r, a, &v.Value, fmt.Sprintf("scrape %s pass %d", r.Sample.Phase, r.Sample.Pass))
+				}
+			}
 			if r.Sample.Error != "" {
 				a.badScrapes = append(a.badScrapes, fmt.Sprintf("scrape %s pass %d: %s", r.Sample.Phase, r.Sample.Pass, r.Sample.Error))
 			}
@@ -276,6 +294,7 @@ func (t *transcript) addFact(r *probes.Record, a *armRun, at runChain, open map[
 		var f probes.IdentityFact
 		if t.read(r, &f) {
 			a.identity = append(a.identity, identitySeen{r.Incarnation, f})
+			t.stated(r, a, f)
 		}
 	case probes.FactIncarnation:
 		var f probes.IncarnationFact
@@ -341,13 +360,14 @@ func (t *transcript) addFact(r *probes.Record, a *armRun, at runChain, open map[
 	}
 }
 
-func (a *armRun) addReply(r *probes.Record, known map[string]*prompts.Prompt) {
+func (a *armRun) addReply(r *probes.Record, set *prompts.Set, known map[string]*prompts.Prompt) {
 	p := known[r.Reply.Prompt]
 	if p == nil {
 		a.foreign = append(a.foreign, r.Reply.Prompt)
 		return
 	}
 	a.countRank(r.Reply)
+	a.answeredBy(set, p, r.Reply)
 	if r.Reply.Prime {
 		return
 	}
@@ -423,7 +443,8 @@ func (a *armRun) allRows(set *prompts.Set) []*row {
 }
 
 // total is how far a role's counters rose over a pass, from the samples before and after
-// it, summed over series and ranks. A series that is missing on one side gives no total.
+// it, summed over series and ranks. A series that is missing on one side, or is no count on
+// either, gives no total.
 func (a *armRun) total(role string, pass int) *float64 {
 	before, after := map[string]float64{}, map[string]float64{}
 	has := [2]bool{}
@@ -443,6 +464,9 @@ func (a *armRun) total(role string, pass int) *float64 {
 			continue
 		}
 		for _, v := range s.Values {
+			if v.Role == role && (v.Bad != "" || v.Value < 0) {
+				return nil
+			}
 			if v.Role == role {
 				into[v.Series+"\x00"+v.Rank] = v.Value
 				has[which] = true

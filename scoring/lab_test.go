@@ -15,7 +15,7 @@ import (
 // and a chain COLD, WARM over one process, RST over another. A healthy engine answers every
 // request bit for bit alike; each test bends what it needs to.
 type lab struct {
-	t      *testing.T
+	t      testing.TB
 	set    *prompts.Set
 	design Design
 
@@ -56,7 +56,7 @@ func (blind) Inspect(r *probes.Reply, e prompts.Expectation) Finding {
 	return Finding{Fired: len(r.Tokens) > 0}
 }
 
-func newLab(t *testing.T, n, classes int) *lab {
+func newLab(t testing.TB, n, classes int) *lab {
 	l := &lab{t: t, reply: map[string]func(*probes.Reply, int){}, fact: map[string]func(string, any) any{}, stop: map[string]int{}, mute: map[string]bool{}, skip: map[string]bool{}}
 	var ps []prompts.Prompt
 	for i := range n {

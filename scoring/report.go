@@ -33,6 +33,8 @@ func (s *scorer) explain(j *judgement) {
 		return
 	}
 	switch j.verdict.Row {
+	case 9:
+		j.verdict.Reason = j.unequalBits()
 	case 10:
 		var parts []string
 		if j.cols.ArmOnly > 0 {
@@ -62,6 +64,46 @@ func (s *scorer) explain(j *judgement) {
 		}
 		j.verdict.Reason = fmt.Sprintf("%d exercised stable requests of at least %d, %d classes of at least %d", n, s.in.Design.Rule.NMin, j.classes, s.in.Design.Rule.GMin)
 	}
+}
+
+// unequalBits says in words what a corruption without a wrong answer is: how many requests
+// differ from the reference in a bit, by how much at most, and which.
+func (j *judgement) unequalBits() string {
+	const few = 5
+	most, where, other := 0.0, "", 0
+	for _, p := range j.readings[0].stable {
+		if !slices.Contains(j.differ, p.arm.prompt.ID) {
+			continue
+		}
+		if p.fork >= 0 {
+			other++
+		}
+		if p.d0 != nil && *p.d0 > most {
+			most, where = *p.d0, "at the first token"
+		}
+		for _, d := range p.prefix {
+			if d > most {
+				most, where = d, "before any token differs"
+			}
+		}
+	}
+	ids, more := j.differ, ""
+	if len(ids) > few {
+		ids, more = ids[:few], fmt.Sprintf(" and %d more", len(j.differ)-few)
+	}
+	failed := "no answer is wrong, but "
+	if j.cols.ArmOnly > 0 {
+		failed = fmt.Sprintf("%d requests fail in the arm only, and ", j.cols.ArmOnly)
+	}
+	out := fmt.Sprintf("%s%d of %d comparable requests differ bitwise from reference %s in the registered run and %s in the replicate, where control passes do not differ in a bit",
+		failed, len(j.differ), j.comparedBits, j.spec.Reference, j.bitsAgain)
+	if most > 0 {
+		out += fmt.Sprintf("; largest |Δ logprob| %.3g (%s)", most, where)
+	}
+	if other > 0 {
+		out += fmt.Sprintf("; %d generate another token", other)
+	}
+	return out + "; they are " + strings.Join(ids, ", ") + more
 }
 
 // result writes everything down.
@@ -228,7 +270,7 @@ func (s *scorer) tokens(r *ArmResult, a *armRun, rows []*row, pass int) {
 			return have
 		}
 		v := a.total(role, pass)
-		if v == nil {
+		if v == nil || len(a.odd) > 0 {
 			r.Warnings = append(r.Warnings, name+" tokens are not known")
 			return nil
 		}
@@ -243,6 +285,11 @@ func (s *scorer) tokens(r *ArmResult, a *armRun, rows []*row, pass int) {
 	for _, w := range rows {
 		if w.queries != nil && *w.queries > 0 && w.tokens != nil && *w.tokens > 0 &&
 			math.Abs(float64(*w.queries)/float64(*w.tokens)-1) > 0.05 || w.unaccounted != nil && *w.unaccounted != 0 {
+			r.FlaggedIDs = append(r.FlaggedIDs, w.prompt.ID)
+		}
+	}
+	for _, w := range a.allRows(s.in.Set) { // of every pass: the account is one
+		if w.odd && !slices.Contains(r.FlaggedIDs, w.prompt.ID) {
 			r.FlaggedIDs = append(r.FlaggedIDs, w.prompt.ID)
 		}
 	}

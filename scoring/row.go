@@ -15,8 +15,11 @@ type row struct {
 	reply  *probes.Reply
 	seq    int64
 
-	answered    bool // something came back that can be judged
-	substantive bool // and it says something
+	answered    bool   // something came back that can be judged
+	why         string // why not
+	odd         bool   // what the server says of it cannot be true
+	claimed     int    // tokens that some cache gave it, by an account that is not believed
+	substantive bool   // and it says something
 	failed      bool
 	damaged     bool
 	fired       []string
@@ -32,6 +35,7 @@ type split struct {
 	queries                                *int     // local cache queries of this request
 	stored                                 *float64 // chunks written during this request
 	weaker                                 string   // where a number came from, when not from counters
+	unreadable                             []string // counters that were there and are no count
 }
 
 // counted says whether any token of the prompt was accounted for.
@@ -46,7 +50,8 @@ func (s *split) counted() bool {
 
 func newRow(s *ArmSpec, p *prompts.Prompt, r *probes.Reply, seq int64) *row {
 	w := &row{prompt: p, reply: r, seq: seq, split: splitOf(s, p, r)}
-	w.answered = r.ErrorKind == "" && r.Error == "" && !r.Truncated && (r.Status == 0 || r.Status == 200) || r.Status == 500
+	w.why = unanswered(r)
+	w.answered = w.why == ""
 	w.substantive = w.answered && (len(r.Tokens) > 0 || strings.TrimSpace(r.Text) != "" || strings.TrimSpace(r.Reasoning) != "")
 	return w
 }
@@ -55,6 +60,9 @@ func newRow(s *ArmSpec, p *prompts.Prompt, r *probes.Reply, seq int64) *row {
 func (w *row) inspect(ds []Detector) {
 	w.right = map[string]bool{}
 	for _, d := range ds {
+		if !w.answered {
+			break // a request without an answer is no wrong answer
+		}
 		f := d.Inspect(w.reply, w.prompt.Expect)
 		if !f.Fired {
 			continue
@@ -90,14 +98,21 @@ func (w *row) class() string {
 // they are there, else from what the reply says was cached, else not at all. Where no
 // store is attached nothing comes from one.
 func splitOf(s *ArmSpec, p *prompts.Prompt, r *probes.Reply) split {
+	var out split
 	sums := map[string]float64{}
 	broken := map[string]bool{}
 	for _, c := range r.Counters {
 		if d, ok := c.Delta(); ok {
 			sums[c.Role] += d
-		} else {
-			broken[c.Role] = true // a series that came, went or fell: the sum over ranks is not known
+			continue
 		}
+		switch c.Role { // a series that came, went, fell or is no count: the sum over ranks is not known
+		case probes.LocalQueries, probes.LocalHits, probes.ExternalQueries, probes.ExternalHits, probes.PromptTokens, probes.Computed, probes.CachedTokens:
+			if !broken[c.Role] {
+				out.unreadable = append(out.unreadable, fmt.Sprintf("%s (%s)", c.Role, c.Series))
+			}
+		}
+		broken[c.Role] = true
 	}
 	get := func(role string) *int {
 		v, ok := sums[role]
@@ -106,7 +121,6 @@ func splitOf(s *ArmSpec, p *prompts.Prompt, r *probes.Reply) split {
 		}
 		return ptr(int(math.Round(v)))
 	}
-	var out split
 	out.tokens = r.Usage.Prompt
 	if out.tokens == nil {
 		out.tokens = get(probes.PromptTokens)
@@ -126,8 +140,11 @@ func splitOf(s *ArmSpec, p *prompts.Prompt, r *probes.Reply) split {
 	if cached == nil {
 		cached = r.Usage.Cached
 	}
+	lost := broken[probes.LocalHits] || broken[probes.ExternalHits]
 	if cached != nil {
 		switch {
+		case lost && s.Connector && (out.local == nil && out.external == nil || s.CachedIs == "local"):
+			// two sources, and what would tell them apart cannot be read: cached tokens do not
 		case out.local == nil && out.external == nil && s.CachedIs == "external":
 			out.external, out.weaker = cached, "cached tokens, taken as external"
 		case out.local == nil && s.CachedIs == "local":

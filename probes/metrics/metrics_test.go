@@ -61,6 +61,7 @@ func TestSelectRanks(t *testing.T) {
 			want = append(want, probes.Value{Role: w.role, Series: w.series, Rank: fmt.Sprint(rank), Value: v})
 		}
 	}
+	want = append(want, probes.Value{Role: probes.ProcessStart, Series: "process_start_time_seconds", Value: 1795973298.81})
 	// corrupted_requests is not exported here: absent, not zero.
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -90,6 +91,62 @@ func TestDeltaOfPublishedPair(t *testing.T) {
 	}
 }
 
+// shown prints values with what is bad about them last, where anything is.
+func shown(vs []probes.Value) string {
+	parts := []string{}
+	for _, v := range vs {
+		text := fmt.Sprint(v)
+		if v.Bad == "" {
+			text = strings.TrimSuffix(text, " }") + "}"
+		}
+		parts = append(parts, text)
+	}
+	return "[" + strings.Join(parts, " ") + "]"
+}
+
+// A start time is no role that is asked for: it comes with whatever else was found, and
+// alone it does not make a scrape one of an engine.
+func TestProcessStartComesAlong(t *testing.T) {
+	series, err := Parse("process_start_time_seconds 1795973298.81\nhits_total 3\nnan NaN\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Snapshot{Series: series}
+	want := probes.Value{Role: probes.ProcessStart, Series: "process_start_time_seconds", Value: 1795973298.81}
+	if got := values(t, s, map[string]string{probes.LocalHits: "hits"}); len(got) != 2 || got[1] != want {
+		t.Errorf("%v", got)
+	}
+	if got := values(t, s, map[string]string{probes.LocalHits: "misses"}); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	if got := values(t, s, map[string]string{probes.ProcessStart: "process_start_time_seconds"}); len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+	// A gauge, and what is watched until it stands still, is as good as absent.
+	for _, role := range []string{probes.Running, probes.NullBlock, probes.StoredChunks} {
+		if got := values(t, s, map[string]string{role: "nan"}); len(got) != 0 {
+			t.Errorf("%s: %v", role, got)
+		}
+	}
+}
+
+// What is no count is no number in a Counter, and the Counter is there.
+func TestDeltaOfWhatIsNoCount(t *testing.T) {
+	bad := probes.Value{Role: "r", Series: "s", Bad: "NaN"}
+	for _, c := range Delta([]probes.Value{bad}, []probes.Value{bad}) {
+		if c.Role != "r" || c.Before != nil || c.After != nil {
+			t.Errorf("%+v", c)
+		}
+	}
+	cs := Delta([]probes.Value{{Role: "r", Series: "s", Value: 4}}, []probes.Value{bad})
+	if len(cs) != 1 || cs[0].Before == nil || cs[0].After != nil {
+		t.Errorf("%+v", cs)
+	}
+	if len(Delta([]probes.Value{bad}, []probes.Value{bad})) != 1 {
+		t.Error("a series that is there left no trace")
+	}
+}
+
 func TestSelectCases(t *testing.T) {
 	const text = `
 # TYPE a_total counter
@@ -109,6 +166,8 @@ c{engine="0",source="x"} 6
 c{engine="10",source="x"} 7
 n NaN
 i +Inf
+e{x="1"} 2
+e{x="2"} -3
 d{dp_rank="3"} 8
 last_total{} 1e3 1700000000
 om_total 4 # {trace_id="x"} 1.0
@@ -138,19 +197,20 @@ om_total 4 # {trace_id="x"} 1.0
 		`c{source="z"}`:       "[]",
 		`c{q="a\"}b\\\n"}`:    `[{r c{q="a\"}b\\\n"} 1 4}]`,
 		"c{}":                 "[{r c{} 0 6} {r c{} 1 9} {r c{} 10 7}]",
-		"n":                   "[]",
-		"i":                   "[]",
+		"n":                   "[{r n  0 NaN}]",
+		"i":                   "[{r i  0 +Inf}]",
+		"e":                   "[{r e  0 -3}]",
 		"d":                   "[{r d 3 8}]",
 		"last":                "[{r last_total  1000}]",
 		"om":                  "[{r om_total  4}]",
 	} {
-		if got := fmt.Sprint(values(t, s, map[string]string{"r": spec})); got != want {
+		if got := shown(values(t, s, map[string]string{"r": spec})); got != want {
 			t.Errorf("%s: %s, want %s", spec, got, want)
 		}
 	}
 	// Either spelling first in the text, the exact one is taken.
 	series, _ = Parse("b_total 20\nb 2\n")
-	if got := fmt.Sprint(values(t, Snapshot{Series: series}, map[string]string{"r": "b"})); got != "[{r b  2}]" {
+	if got := shown(values(t, Snapshot{Series: series}, map[string]string{"r": "b"})); got != "[{r b  2}]" {
 		t.Errorf("b after b_total: %s", got)
 	}
 	// Two roles may share a series.
@@ -267,7 +327,7 @@ func TestScrape(t *testing.T) {
 		t.Fatalf("%v, %s, %s", err, s.Source, s.Digest)
 	}
 	sample := s.Sample("before", 2, roles, nil)
-	if sample.Error != "" || sample.Phase != "before" || sample.Pass != 2 || len(sample.Values) != 5 || sample.Raw != s.Raw || sample.Digest != s.Digest {
+	if sample.Error != "" || sample.Phase != "before" || sample.Pass != 2 || len(sample.Values) != 6 || sample.Raw != s.Raw || sample.Digest != s.Digest {
 		t.Errorf("sample: %+v", sample.Values)
 	}
 	for _, c := range []struct {

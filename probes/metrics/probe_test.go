@@ -19,7 +19,7 @@ func TestProbe(t *testing.T) {
 	if err := probes.Observe(t.Context(), e, nil, emit, Probe{Phase: "before", Pass: 1, Roles: roles}, Probe{Path: "/off", Roles: roles}); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 2 || got[0].Kind != probes.KindSample || got[0].Sample.Error != "" || len(got[0].Sample.Values) != 5 || got[0].Sample.Source != "/metrics" || got[0].Sample.Phase != "before" {
+	if len(got) != 2 || got[0].Kind != probes.KindSample || got[0].Sample.Error != "" || len(got[0].Sample.Values) != 6 || got[0].Sample.Source != "/metrics" || got[0].Sample.Phase != "before" {
 		t.Fatalf("%+v", got)
 	}
 	if s := got[1].Sample; s.Error == "" || s.Source != "/off" || s.Values != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"kvladder/probes"
@@ -19,8 +20,13 @@ import (
 // A name matches with and without _total, the exact one first: Prometheus's Python client
 // adds it to every counter. Labels in braces must be equal; series that differ in other
 // labels are added up, one Value per data-parallel rank (the label engine, or dp_rank in
-// SGLang). Histograms, summaries and *_created are not counts, a value that is not finite
-// is no value, and a role whose series is absent has no Value.
+// SGLang). Histograms, summaries and *_created are not counts, and a role whose series is
+// absent has no Value. A series that is there and holds no count (NaN, an infinity, a
+// negative number) gives a Value that is Bad; of roles that are read for their newest value
+// alone (gauges, what was stored and loaded) it is left out.
+//
+// Where any role was found, process_start_time_seconds is added as probes.ProcessStart: a
+// scrape that came from another process than the one before it shows there.
 //
 // The result is sorted by role and rank. The error names a role whose series is not
 // written as above.
@@ -58,7 +64,8 @@ func Select(s Snapshot, roles map[string]string) ([]probes.Value, error) {
 			continue
 		}
 		for _, p := range ps {
-			if !one.has(p.labels) {
+			bad := noCount(p.role, one.Value)
+			if !one.has(p.labels) || bad && leftOut(p.role) {
 				continue
 			}
 			switch exact := one.Name == p.name; {
@@ -74,13 +81,24 @@ func Select(s Snapshot, roles map[string]string) ([]probes.Value, error) {
 				v = &probes.Value{Role: p.role, Series: one.Name + p.filter, Rank: rank}
 				p.out[rank] = v
 			}
-			v.Value += one.Value
+			switch {
+			case v.Bad != "":
+			case bad:
+				v.Value, v.Bad = 0, strconv.FormatFloat(one.Value, 'g', -1, 64)
+			default:
+				v.Value += one.Value
+			}
 		}
 	}
 	var out []probes.Value
 	for _, p := range specs {
 		for _, v := range p.out {
 			out = append(out, *v)
+		}
+	}
+	if v, ok := processStart(s); ok && len(out) > 0 {
+		if _, asked := roles[probes.ProcessStart]; !asked {
+			out = append(out, v)
 		}
 	}
 	slices.SortFunc(out, func(a, b probes.Value) int {
@@ -94,7 +112,35 @@ func (s Series) counts() bool {
 	if s.Type == "histogram" || s.Type == "summary" || s.Type == "gaugehistogram" {
 		return false
 	}
-	return !strings.HasSuffix(s.Name, "_created") && !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0)
+	return !strings.HasSuffix(s.Name, "_created")
+}
+
+// noCount says whether v is no number that the role can have; a checksum may be negative.
+func noCount(role string, v float64) bool {
+	return math.IsNaN(v) || math.IsInf(v, 0) || v < 0 && role != probes.NullBlock
+}
+
+// leftOut says whether a role is read for its newest value alone: there, what is no number
+// is as good as absent.
+func leftOut(role string) bool {
+	switch role {
+	case probes.Running, probes.NullBlock, probes.StoredChunks, probes.StoredBytes, probes.LoadedBytes:
+		return true
+	}
+	return false
+}
+
+// processStart is the start time that Prometheus's clients export of their own process;
+// several of them are added up, since only a change is of interest.
+func processStart(s Snapshot) (probes.Value, bool) {
+	const name = "process_start_time_seconds"
+	v, found := probes.Value{Role: probes.ProcessStart, Series: name}, false
+	for _, one := range s.Series {
+		if one.Name == name && one.Value > 0 && !math.IsInf(one.Value, 0) {
+			v.Value, found = v.Value+one.Value, true
+		}
+	}
+	return v, found
 }
 
 func (s Series) rank() string {
@@ -152,7 +198,8 @@ func compareRanks(a, b string) int {
 
 // Delta lays two selections side by side: one Counter for each role and rank that either
 // has, absent where one has not. A series that first appears in after has no Before: it
-// is not known to have begun at zero.
+// is not known to have begun at zero. A value that is Bad is no number either, and its
+// Counter shows that the series was there.
 func Delta(before, after []probes.Value) []probes.Counter {
 	type key struct{ role, rank string }
 	at := map[key]*probes.Counter{}
@@ -165,6 +212,9 @@ func Delta(before, after []probes.Value) []probes.Counter {
 				at[k] = c
 			}
 			n := v.Value
+			if v.Bad != "" {
+				continue
+			}
 			if i == 0 {
 				c.Before = &n
 			} else {

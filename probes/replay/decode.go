@@ -156,10 +156,12 @@ func (d *decoder) add(c *chunk) error {
 	}
 	d.replied = d.replied || len(c.Choices) > 0 || (d.llama && c.Content != nil)
 	for i := range c.Choices {
-		if ch := &c.Choices[i]; ch.Index == 0 {
-			if err := d.addChoice(ch); err != nil {
-				return err
-			}
+		ch := &c.Choices[i]
+		if i > 0 || ch.Index != 0 {
+			return decodeErrorf(KindDecode, "the reply has more than one choice (index %d), and one was asked for: which of them is the answer is not known", ch.Index)
+		}
+		if err := d.addChoice(ch); err != nil {
+			return err
 		}
 	}
 	if d.out.Finish == "error" {

@@ -224,8 +224,6 @@ func TestDecodeTolerates(t *testing.T) {
 	}{
 		{"unknown and repeated members", `{"choices":[{"text":"a","novel":{"x":[1]}}],"model":"x","model":"y"}`,
 			probes.Decoded{Text: "a", Model: "y"}},
-		{"other choices are not read", `{"choices":[{"index":1,"text":"b"},{"index":0,"text":"a"}]}`,
-			probes.Decoded{Text: "a"}},
 		{"reasoning", `{"choices":[{"message":{"content":null,"reasoning":"r"}}]}`,
 			probes.Decoded{Reasoning: "r"}},
 		{"reasoning, older", `{"choices":[{"message":{"content":"a","reasoning_content":"r"}}]}`,
@@ -254,6 +252,25 @@ func TestDecodeTolerates(t *testing.T) {
 		}
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, d)
+		}
+	}
+}
+
+// One choice was asked for. Of two, which is the answer is not known, and put together they
+// would be a wrong one.
+func TestDecodeOfSeveralChoices(t *testing.T) {
+	for name, raw := range map[string]string{
+		"two":           `{"choices":[{"index":0,"text":"a"},{"index":1,"text":"b"}]}`,
+		"the other one": `{"choices":[{"index":1,"text":"b"}]}`,
+		"same index":    `{"choices":[{"text":"a"},{"text":"b"}]}`,
+		"stream":        "data: {\"choices\":[{\"index\":0,\"text\":\"a\"}]}\n\ndata: {\"choices\":[{\"index\":1,\"text\":\"b\"}]}\n\ndata: [DONE]\n\n",
+	} {
+		for _, dialect := range []string{VLLM, LlamaCPP} {
+			_, err := Decode(dialect, 200, []byte(raw))
+			var de *DecodeError
+			if !errors.As(err, &de) || de.Kind != KindDecode || !strings.Contains(de.What, "more than one choice") {
+				t.Errorf("%s, %s: %v", name, dialect, err)
+			}
 		}
 	}
 }

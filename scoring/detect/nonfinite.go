@@ -2,8 +2,6 @@ package detect
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
 
 	"kvladder/probes"
 	"kvladder/prompts"
@@ -29,7 +27,7 @@ func (NonFinite) Inspect(r *probes.Reply, _ prompts.Expectation) scoring.Finding
 			return scoring.Finding{Fired: true, Value: value(d), Detail: "the engine counted non-finite values in this request"}
 		}
 	}
-	if r.Status == http.StatusInternalServerError && strings.Contains(strings.ToLower(r.Raw), "out of range float") {
+	if scoring.SpeaksOfNonFinite(r) {
 		return scoring.Finding{Fired: true, Detail: "the engine could not write its own numbers: out of range float"}
 	}
 	return scoring.Finding{}
