@@ -22,8 +22,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
+	"kvladder/prompts"
 	"kvladder/scoring"
 )
 
@@ -51,6 +51,7 @@ type Ladder struct {
 
 	file   string
 	source []byte
+	tree   ast.Node // where the members stand
 }
 
 // File is where the ladder was read from; a relative Set is looked up beside it.
@@ -132,6 +133,8 @@ type Entry struct {
 	Exercise      string     `yaml:"exercise"`
 	Path          string     `yaml:"path"`
 	Steps         []StepLine `yaml:"steps"`
+
+	at int // which of the file's arms it is, from 1; 0 = not known
 }
 
 // UnmarshalYAML accepts `WARM` for `{preset: WARM}`.
@@ -231,8 +234,8 @@ func (e *FileError) Error() string {
 
 // nodeError carries a place inside the file up to ParseLadder.
 type nodeError struct {
-	line, col int
-	what      string
+	line, col  int
+	what, hint string
 }
 
 func (e *nodeError) Error() string { return e.what }
@@ -251,17 +254,23 @@ func decodeNode(n ast.Node, v any) error {
 
 // ReadLadder reads the ladder file at path.
 func ReadLadder(path string) (*Ladder, error) {
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, &FileError{File: path, What: "no such ladder file", Hint: "kvladder init writes a starter ladder"}
 		}
-		return nil, &FileError{File: path, What: err.Error()}
+		return nil, &FileError{File: path, What: err.Error(), Hint: "name a ladder file that can be read"}
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxLadder+1))
+	if err != nil {
+		return nil, &FileError{File: path, What: err.Error(), Hint: "name a ladder file that can be read"}
 	}
 	return ParseLadder(path, b)
 }
 
-// ParseLadder reads a ladder from the bytes of its file. Every error is a *FileError.
+// ParseLadder reads a ladder from the bytes of its file, with or without a byte order mark.
+// Every error is a *FileError.
 func ParseLadder(file string, b []byte) (*Ladder, error) {
 	l := &Ladder{file: file, source: bytes.Clone(b)}
 	fail := func(err error) error {
@@ -270,7 +279,7 @@ func ParseLadder(file string, b []byte) (*Ladder, error) {
 		var ye yaml.Error
 		switch {
 		case errors.As(err, &ne):
-			fe.Line, fe.Col, fe.What = ne.line, ne.col, ne.what
+			fe.Line, fe.Col, fe.What, fe.Hint = ne.line, ne.col, ne.what, ne.hint
 		case errors.As(err, &ye):
 			fe.What = ye.GetMessage()
 			if t := ye.GetToken(); t != nil && t.Position != nil {
@@ -287,8 +296,21 @@ func ParseLadder(file string, b []byte) (*Ladder, error) {
 		}
 		return fe
 	}
-	if _, err := parser.ParseBytes(b, 0); err != nil {
+	if len(b) > maxLadder {
+		return nil, &FileError{File: file, What: fmt.Sprintf("it has more than %d bytes", maxLadder), Hint: "is it a ladder file?"}
+	}
+	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+	if err := checkText(b); err != nil {
 		return nil, fail(err)
+	}
+	tree, err := parseTree(b)
+	if err != nil {
+		return nil, fail(err)
+	}
+	if l.tree = tree; tree != nil {
+		if err := checkShape(tree, reflect.TypeFor[Ladder](), ""); err != nil {
+			return nil, fail(err)
+		}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict(), yaml.DisallowUnknownField())
 	if err := dec.Decode(l); err != nil {
@@ -299,6 +321,9 @@ func ParseLadder(file string, b []byte) (*Ladder, error) {
 	}
 	if err := dec.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return nil, &FileError{File: file, What: "a ladder file holds one document"}
+	}
+	for i := range l.Arms {
+		l.Arms[i].at = i + 1
 	}
 	if err := l.check(); err != nil {
 		return nil, err
@@ -367,51 +392,97 @@ func distance(a, b string) int {
 }
 
 func (l *Ladder) check() error {
-	miss := func(what, hint string) error { return &FileError{File: l.file, What: what, Hint: hint} }
 	switch {
 	case l.Name == "":
-		return miss("the ladder has no name", "add `ladder: NAME`")
-	case strings.ContainsAny(l.Name, "/\\ \t\n"):
-		return miss(fmt.Sprintf("ladder name %q holds a space or a slash", l.Name), "it names the run folder: use letters, digits and dashes")
+		return l.wrong(nil, "add `ladder: NAME`", "the ladder has no name")
 	case l.Set == "":
-		return miss("the ladder names no set", "add `set: FILE`, made by kvladder freeze")
+		return l.wrong(nil, "add `set: FILE`, made by kvladder freeze", "the ladder names no set")
 	case l.Engine == "":
-		return miss("the ladder names no engine", "add `engine: NAME`; kvladder doctor lists them")
+		return l.wrong(nil, "add `engine: NAME`; kvladder doctor lists them", "the ladder names no engine")
 	case len(l.Arms) == 0:
-		return miss("the ladder has no arms", "add `arms: [C0, C1, COLD, WARM]`")
+		return l.wrong(nil, "add `arms: [C0, C1, COLD, WARM]`", "the ladder has no arms")
+	case len(l.Arms) > maxArms:
+		return l.wrong([]any{"arms"}, "make several ladders of it", "%d arms, %d are the most", len(l.Arms), maxArms)
+	case len(l.DT) > maxDtypes:
+		return l.wrong([]any{"dt"}, "make several ladders of it", "%d dtypes, %d are the most", len(l.DT), maxDtypes)
+	}
+	if err := prompts.CheckName(l.Name); err != nil {
+		return l.wrong([]any{"ladder"}, "", "ladder name %.80q: %v", l.Name, err)
 	}
 	if l.Launcher == "" {
 		l.Launcher = "local"
 	}
-	if l.Parallel < 0 || l.Parallel > 64 {
-		return miss(fmt.Sprintf("parallel: %d is not between 1 and 64", l.Parallel), "")
+	for i, g := range l.DT {
+		if err := prompts.CheckName(g.Name); err != nil {
+			return l.wrong([]any{"dt", i}, "", "dtype %.80q: %v", g.Name, err)
+		}
 	}
-	for _, c := range l.Claims {
+	for i, c := range l.Claims {
 		switch c.Status {
 		case "asserted", "measured", "refuted", "withdrawn":
 		default:
-			return miss(fmt.Sprintf("claim %q has status %q", c.Text, c.Status), "use asserted, measured, refuted or withdrawn")
+			return l.wrong([]any{"claims", i}, "use asserted, measured, refuted or withdrawn", "claim %q has status %q", c.Text, c.Status)
 		}
 	}
-	if l.Replay.Concurrency < 0 || l.Replay.Concurrency > 512 {
-		return miss(fmt.Sprintf("replay.concurrency: %d is not between 1 and 512", l.Replay.Concurrency), "")
+	if err := l.Replay.check(l); err != nil {
+		return err
 	}
-	switch l.Replay.RankBy {
+	seen := map[string]int{}
+	for i, e := range l.Arms {
+		at := []any{"arms", i}
+		if _, ok := presets[e.Preset]; !ok {
+			return l.wrong(at, "known presets: "+strings.Join(PresetNames(), ", "), "arm %.80q: unknown preset %.80q", e.Name, e.Preset)
+		}
+		if err := prompts.CheckName(e.Name); err != nil {
+			return l.wrong(at, "", "arm %.80q: %v", e.Name, err)
+		}
+		if first, twice := seen[e.Name]; twice {
+			return l.wrong(at, "give one of them another name", "arm %s is named twice, here and at %s", e.Name, l.place("arms", first))
+		}
+		seen[e.Name] = i
+		if _, preset := presets[e.Name]; preset && e.Name != e.Preset {
+			return l.wrong(at, "give it another name", "arm %s runs preset %s under the name of another preset: its references would be taken for something else", e.Name, e.Preset)
+		}
+		if what, hint := e.check(); what != "" {
+			return l.wrong(at, hint, "arm %s: %s", e.Name, what)
+		}
+	}
+	return nil
+}
+
+// maxArms and maxDtypes keep a plan at a size that somebody can read.
+const (
+	maxArms   = 64
+	maxDtypes = 16
+)
+
+// place is line and column of a member.
+func (l *Ladder) place(path ...any) string {
+	n, _ := find(l.tree, path...)
+	if n == nil {
+		return l.file
+	}
+	line, col := placeOf(n)
+	return fmt.Sprintf("%s:%d:%d", l.file, line, col)
+}
+
+func (r *ReplayFile) check(l *Ladder) error {
+	at := []any{"replay", "rank_field"}
+	switch r.RankBy {
 	case "", "header", "body", "url":
 	default:
-		return miss(fmt.Sprintf("replay.rank_by: %q", l.Replay.RankBy), "use header, body or url")
+		return l.wrong([]any{"replay", "rank_by"}, "use header, body or url", "replay.rank_by: %.80q is unknown", r.RankBy)
 	}
-	seen := map[string]bool{}
-	for _, e := range l.Arms {
-		if _, ok := presets[e.Preset]; !ok {
-			return miss(fmt.Sprintf("arm %s: unknown preset %q", e.Name, e.Preset), "known presets: "+strings.Join(PresetNames(), ", "))
-		}
-		if seen[e.Name] {
-			return miss(fmt.Sprintf("arm %s is named twice", e.Name), "give one of them another name")
-		}
-		seen[e.Name] = true
-		if what, hint := e.check(); what != "" {
-			return miss(fmt.Sprintf("arm %s: %s", e.Name, what), hint)
+	if r.Field == "" {
+		return nil
+	}
+	if len(r.Field) > prompts.MaxName {
+		return l.wrong(at, "", "replay.rank_field: it has %d characters, %d are the most", len(r.Field), prompts.MaxName)
+	}
+	// RFC 9110, section 5.6.2: what a field name is made of. A member of a body gets no more.
+	for _, c := range r.Field {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c)) {
+			return l.wrong(at, "use a name such as X-data-parallel-rank or routed_dp_rank", "replay.rank_field: %.80q holds %q, which no field name has", r.Field, c)
 		}
 	}
 	return nil
@@ -440,7 +511,11 @@ func (l *Ladder) rule() (scoring.Rule, error) {
 		set(&r.Alpha.Divergence, f.Alpha.Divergence)
 	}
 	bad := func(name string, v any, want string) error {
-		return &FileError{File: l.file, What: fmt.Sprintf("rules.%s: %v", name, v), Hint: "it must be " + want}
+		path := []any{"rules"}
+		for _, p := range strings.Split(name, ".") {
+			path = append(path, p)
+		}
+		return l.wrong(path, "it must be "+want, "rules.%s: %v", name, v)
 	}
 	switch {
 	case r.NMin < 1:
@@ -455,6 +530,10 @@ func (l *Ladder) rule() (scoring.Rule, error) {
 		return r, bad("alpha.divergence", r.Alpha.Divergence, "between 0 and 0.5")
 	case !(r.HitShare > 0 && r.HitShare <= 1):
 		return r, bad("hit_share", r.HitShare, "between 0 and 1")
+	case !(r.ControlMax > 0 && r.ControlMax < 1):
+		return r, bad("control_max", r.ControlMax, "between 0 and 1")
+	case !(r.StallSecs > 0):
+		return r, bad("stall_seconds", r.StallSecs, "above 0")
 	case r.Replicates < 0 || r.Replicates > 5:
 		return r, bad("replicates", r.Replicates, "between 0 and 5")
 	}

@@ -114,7 +114,7 @@ func (r *resolver) concTwins(g Dtype, suffix, preset, process string, i int, spl
 		if preset == "C1" {
 			p.reference, p.refPass = "C0-"+e.Name, 1
 		}
-		a, err := r.armOf(g, process+"-"+e.Name+suffix, tn, p, Entry{Name: process + "-" + e.Name, Pins: base.Pins}, suffix)
+		a, err := r.armOf(g, process+"-"+e.Name+suffix, tn, p, Entry{Name: process + "-" + e.Name, Pins: base.Pins, at: e.at}, suffix)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (r *resolver) families(g Dtype, suffix string, e Entry, c0, c1 int) error {
 			if base == "C0" && n >= 2 && i == n-1 {
 				name, split = base+"-"+e.Name+"-split", true
 			}
-			a, err := r.armOf(g, name+suffix, base+"-"+e.Preset, p, Entry{Name: name, Preset: base + "-" + e.Preset, Pins: e.Pins}, suffix)
+			a, err := r.armOf(g, name+suffix, base+"-"+e.Preset, p, Entry{Name: name, Preset: base + "-" + e.Preset, Pins: e.Pins, at: e.at}, suffix)
 			if err != nil {
 				return err
 			}
@@ -210,7 +210,7 @@ func (r *resolver) families(g Dtype, suffix string, e Entry, c0, c1 int) error {
 
 // late is C0 on a fresh pool, and again after several pool sizes went through it.
 func (r *resolver) late(g Dtype, suffix string, e Entry) error {
-	early, err := r.arm(g, "C0-early"+suffix, "C0-early", Entry{Name: "C0-early", Pins: e.Pins}, suffix)
+	early, err := r.arm(g, "C0-early"+suffix, "C0-early", Entry{Name: "C0-early", Pins: e.Pins, at: e.at}, suffix)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,12 @@ func (l *Ladder) Resolve(s *prompts.Set, eng Engine) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &resolver{l: l, s: s, eng: eng, known: eng.Pins()}
+	r := &resolver{l: l, s: s, eng: eng, known: eng.Pins(), origin: map[string]string{}}
+	for i, p := range l.Subject {
+		if _, ok := r.known[p]; !ok {
+			return nil, l.wrong([]any{"subject", i}, "its pins: "+strings.Join(sortedKeys(r.known), ", "), "subject: engine %s has no pin %.80q", eng.Name(), p)
+		}
+	}
 	r.plan = &Plan{
 		Schema: PlanSchema, Ladder: l.Name, Question: l.Question, Engine: eng.Name(), Launcher: l.Launcher,
 		Set: PlanSet{Name: s.Name, Digest: s.Digest, Requests: len(s.Prompts), Classes: s.Classes(), Geometry: s.Geometry, Dialect: s.Dialect,
@@ -53,6 +58,9 @@ func (l *Ladder) Resolve(s *prompts.Set, eng Engine) (*Plan, error) {
 	if err := r.expand(); err != nil {
 		return nil, err
 	}
+	if err := r.legalLaunches(); err != nil {
+		return nil, err
+	}
 	if err := r.predictions(); err != nil {
 		return nil, err
 	}
@@ -68,6 +76,8 @@ type resolver struct {
 	eng   Engine
 	known map[string]string
 	plan  *Plan
+
+	origin map[string]string // arm -> where it comes from
 }
 
 func orEmpty(v []string) []string {
@@ -95,17 +105,37 @@ func (r *resolver) expand() error {
 	if len(groups) == 0 {
 		groups = []Dtype{{}}
 	}
-	seen := map[string]bool{}
-	for _, g := range groups {
-		if seen[g.Name] {
-			return r.fail("dt: %q is named twice", g.Name)
+	for i, g := range groups {
+		for j, o := range groups[:i] {
+			if o.Name == g.Name {
+				return r.l.wrong([]any{"dt", i}, "leave one out", "dt: %q is named twice", g.Name)
+			}
+			if maps.Equal(r.shared(o), r.shared(g)) {
+				return r.l.wrong([]any{"dt", i}, "let a pin differ, or leave one out", "dtypes %s and %s have equal pins: they would be compared as two and are one (the other is at %s)", o.Name, g.Name, r.l.place("dt", j))
+			}
 		}
-		seen[g.Name] = true
+	}
+	for _, g := range groups {
 		if err := r.group(g); err != nil {
 			return err
 		}
 	}
+	chains := map[string]bool{}
+	for _, c := range r.plan.Chains {
+		if chains[c.Name] {
+			return r.fail("two chains would be called %s: %s; give the arm another name", c.Name, r.origin[c.Name])
+		}
+		chains[c.Name] = true
+	}
 	return nil
+}
+
+// shared are the pins that every arm of a dtype begins with.
+func (r *resolver) shared(g Dtype) map[string]string {
+	out := maps.Clone(r.known)
+	maps.Copy(out, plain(r.l.Pins))
+	maps.Copy(out, plain(g.Pins))
+	return out
 }
 
 // group expands the arms for one dtype.
@@ -189,7 +219,7 @@ func (r *resolver) group(g Dtype) error {
 			}
 			if part {
 				tn := base.preset + "-PART"
-				t, err := mk(name+"-PART", tn, Entry{Preset: tn, Name: name + "-PART", Pins: e.Pins})
+				t, err := mk(name+"-PART", tn, Entry{Preset: tn, Name: name + "-PART", Pins: e.Pins, at: e.at})
 				if err != nil {
 					return err
 				}
@@ -354,8 +384,7 @@ func (r *resolver) pins(g Dtype, presetName string, e Entry) (map[string]string,
 	}{{"pins", r.l.Pins}, {"dt " + g.Name, g.Pins}, {"arm " + e.Name, e.Pins}} {
 		for k, v := range src.m {
 			if _, ok := r.known[k]; !ok {
-				return nil, &FileError{File: r.l.file, What: fmt.Sprintf("%s: engine %s has no pin %q", src.where, r.eng.Name(), k),
-					Hint: "its pins: " + strings.Join(sortedKeys(r.known), ", ")}
+				return nil, r.l.wrong(r.stated(k, g, e), "its pins: "+strings.Join(sortedKeys(r.known), ", "), "%s: engine %s has no pin %q", src.where, r.eng.Name(), k)
 			}
 			if cv, fixed := conf[k]; fixed && src.where == "pins" && cv != string(v) {
 				return nil, r.fail("pins: %q is set by the presets (%s needs %s=%s); state it in an arm, not for all", k, presetName, k, cv)
@@ -376,8 +405,14 @@ func (r *resolver) arm(g Dtype, name, presetName string, e Entry, suffix string)
 
 // armOf builds the arm of an entry with the meaning that p states.
 func (r *resolver) armOf(g Dtype, name, presetName string, p preset, e Entry, suffix string) (scoring.ArmSpec, error) {
+	if err := r.called(name, presetName, e, suffix); err != nil {
+		return scoring.ArmSpec{}, err
+	}
 	pins, err := r.pins(g, presetName, e)
 	if err != nil {
+		return scoring.ArmSpec{}, err
+	}
+	if err := r.legal(name, pins, g, e); err != nil {
 		return scoring.ArmSpec{}, err
 	}
 	a := scoring.ArmSpec{Name: name, Preset: presetName, Role: p.role, Group: g.Name, Path: p.path, Exercise: p.exercise, Connector: p.config == "store",
@@ -433,7 +468,8 @@ func Differences(arm, ref map[string]string) []scoring.Pin {
 
 func (r *resolver) predictions() error {
 	groups := r.l.DT
-	for arm, members := range r.plan.Predict {
+	for _, arm := range sortedKeys(r.plan.Predict) {
+		members := r.plan.Predict[arm]
 		_, ok := r.plan.Design.ByName(arm)
 		for _, g := range groups {
 			if _, in := r.plan.Design.ByName(arm + "@" + g.Name); in {
@@ -441,11 +477,15 @@ func (r *resolver) predictions() error {
 			}
 		}
 		if !ok {
-			return r.fail("predict: there is no arm %q in this ladder", arm)
+			return r.l.wrong([]any{"predict", arm}, "its arms: "+strings.Join(sortedKeys(r.origin), ", "), "predict: there is no arm %q in this ladder", arm)
 		}
-		for m, v := range members {
-			if _, err := scoring.ParsePrediction(m, v); err != nil {
-				return r.fail("predict.%s.%s: %v", arm, m, err)
+		for _, m := range sortedKeys(members) {
+			p, err := scoring.ParsePrediction(m, members[m])
+			if err == nil {
+				err = meetable(p)
+			}
+			if err != nil {
+				return r.l.wrong([]any{"predict", arm, m}, "", "predict.%s.%s: %v", arm, m, err)
 			}
 		}
 	}
@@ -455,6 +495,7 @@ func (r *resolver) predictions() error {
 // expect asks the engine what geometry predicts for every arm, and works out the last
 // computed prefill chunk of each request.
 func (r *resolver) expect() {
+	alike := map[string][]map[string]scoring.Reuse{}
 	for _, ch := range r.plan.Chains {
 		var steps []Step
 		type at struct {
@@ -482,7 +523,13 @@ func (r *resolver) expect() {
 				steps = append(steps, Step{Do: st.Do, Args: st.Args})
 			}
 		}
-		passes := r.expectRanks(first.Pins, steps)
+		// The processes of a floor are alike, and so is what geometry predicts for them.
+		key := fmt.Sprintln(first.Pins, steps)
+		passes, known := alike[key]
+		if !known {
+			passes = r.expectRanks(first.Pins, steps)
+			alike[key] = passes
+		}
 		for i, w := range asked {
 			if i >= len(passes) {
 				break
