@@ -153,8 +153,10 @@ func TestSnapshots(t *testing.T) {
 	var s []string
 	for _, n := range got {
 		v := "-"
-		if len(n.Values) == 1 && n.Values[0].Role == probes.ExternalHits {
-			v = fmt.Sprint(n.Values[0].Value)
+		for _, x := range n.Values {
+			if x.Role == probes.ExternalHits {
+				v = fmt.Sprint(x.Value)
+			}
 		}
 		s = append(s, fmt.Sprintf("%s %s %s %s %d %v", n.Phase, n.Name, v, n.Start, n.Block, n.Err))
 	}
