@@ -67,14 +67,14 @@ func newScene(d *model.Decoder, dt model.DType, p, other prompt, r *rand.Rand) *
 	s.end = s.c.last()
 	s.otherEnd = min(s.end, s.other.last())
 	s.local = every * (1 + r.IntN(s.end/every-1))
-	var keys []needle
+	var keys []needle // those with their digits in one block, to be damaged alone
 	for _, n := range p.needles {
-		if n.kind == 'K' && n.at+6 < s.end {
+		if from, to := n.rows(); n.kind == 'K' && to <= s.end && from/block == (to-1)/block {
 			keys = append(keys, n)
 		}
 	}
 	s.key = keys[r.IntN(len(keys))]
-	s.keyBlock = (s.key.at + 3) / block
+	s.keyBlock = (s.key.at + 2) / block
 	s.next = s.keyBlock + 1
 	if (s.keyBlock+2)*block > s.end {
 		s.next = s.keyBlock - 1

@@ -13,14 +13,17 @@ import (
 	"kvladder/arms/testbed/model"
 )
 
-var prompts = flag.Int("prompts", 6, "prompts of each kind to damage; RESULTS.md was made with 40")
+var (
+	prompts = flag.Int("prompts", 6, "prompts of each kind to damage; RESULTS.md was made with 40")
+	weights = flag.Uint64("weights", model.DefaultSeed, "seed of the model; the claims are made for the default")
+)
 
-// seed selects the prompts of all tests here.
+// seed selects the prompts of all tests here, whatever the model.
 const seed = 20
 
 // measure damages n prompts of a kind in both formats.
 func measure(n int, pins bool) *table {
-	m := model.New(model.DefaultSeed)
+	m := model.New(*weights)
 	parts := make([]*table, n)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
