@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	prompts = flag.Int("prompts", 6, "prompts of each kind to damage; RESULTS.md was made with 40")
+	prompts = flag.Int("prompts", 4, "prompts of each kind to damage; RESULTS.md was made with 40")
 	weights = flag.Uint64("weights", model.DefaultSeed, "seed of the model; the claims are made for the default")
 )
 
