@@ -275,10 +275,32 @@ func TestLyingCountersProveNoPath(t *testing.T) {
 		rise(r, probes.ExternalHits, 4000)
 	}
 	l.write()
+	l.sampled("RST", 1, map[string]float64{probes.ExternalHits: 0}) // nor is it ruled out on their word
 	a := want(t, l.assess(), "RST", CorruptionAttributed, 8, "")
 	if a.Columns["E"] != "-" || *a.Path != "unproven" {
 		t.Errorf("E %s path %s", a.Columns["E"], *a.Path)
 	}
+}
+
+// What a store holds is seen in the store: counters that lie take nothing from it, and no hit
+// is asked of them.
+func TestStoreThatIsSeenWithoutCounters(t *testing.T) {
+	l := newLab(t, 40, 40)
+	for id := range l.spec("COLD").Expected {
+		l.spec("COLD").Expected[id] = Reuse{Local: 16}
+	}
+	l.reply["COLD"] = func(r *probes.Reply, i int) {
+		rise(r, probes.LocalHits, 16)
+		if i == 3 {
+			rise(r, probes.LocalHits, 4000)
+		}
+	}
+	l.write()
+	a := arm(t, l.assess(), "COLD")
+	if a.Columns["X"] != "y" || a.CountersTrusted == nil || *a.CountersTrusted || !slices.Contains(a.FlaggedIDs, "p03") {
+		t.Errorf("X %s trusted %v flagged %v %q", a.Columns["X"], a.CountersTrusted, a.FlaggedIDs, a.Warnings)
+	}
+	said(t, a, "the counters are not trusted: request p03")
 }
 
 // Counters that are no counts give nothing, and what stands in for them is named.
