@@ -63,6 +63,16 @@ func atLeast(least int) func(string) error {
 	}
 }
 
+// within accepts whole numbers from least to most.
+func within(least, most int) func(string) error {
+	return func(v string) error {
+		if n, err := strconv.Atoi(v); err != nil || n < least || n > most {
+			return fmt.Errorf("%q is not a whole number from %d to %d", v, least, most)
+		}
+		return nil
+	}
+}
+
 // some accepts anything but nothing.
 func some(v string) error {
 	if v == "" {

@@ -32,22 +32,22 @@ var testbedPins = map[string]pin{
 	"kv_cache_dtype": {"bf16", oneOf("bf16", "fp8")},
 	"prefix_caching": {on, oneOf(on, off)},
 	"connector":      {"none", oneOf("none", "store")},
-	"blocks":         {"2048", atLeast(testbedRecurrent / testbedBlock)},
+	"blocks":         {"2048", within(testbedRecurrent/testbedBlock, 1<<20)},
 	"prefill_budget": {"127", atLeast(1)},
-	"ranks":          {"1", atLeast(1)},
+	"ranks":          {"1", within(1, 64)},
 	"hash_seed":      {"0", some},
 	"fault":          {"", nil}, // identifiers separated by commas; the server knows which exist
 
 	// What has a default that changes nothing is left out of the command line.
-	"block_size":       {"16", atLeast(16)},
-	"mamba_block_size": {"64", atLeast(16)},
+	"block_size":       {"16", within(16, 1<<16)},
+	"mamba_block_size": {"64", within(16, 1<<16)},
 	"tensor_parallel":  {"1", oneOf("1", "2")},
 	"store_scope":      {"rank", oneOf("rank", "shared")},
 	"store_steps":      {"0", atLeast(0)},
 	"load_steps":       {"0", atLeast(0)},
 	"load_policy":      {"recompute", oneOf("recompute", "fail")},
-	"draft":            {"0", atLeast(0)},
-	"config_epoch":     {"0", atLeast(0)},
+	"draft":            {"0", within(0, 8)},
+	"config_epoch":     {"0", within(0, 9)},
 	"adapters":         {"", nil},
 	"noise":            {"none", oneOf("none", "split", "order")},
 	"noise_seed":       {"0", unsigned},
@@ -112,6 +112,16 @@ func (Testbed) Spec(pins map[string]string, at arms.Address, res arms.Resources)
 	}
 	if res.Self == "" {
 		return arms.Spec{}, errors.New("engine testbed: the path of this program is not known")
+	}
+	number := func(name string) int { n, _ := strconv.Atoi(p[name]); return n }
+	block, every := number("block_size"), number("mamba_block_size")
+	switch {
+	case every%block != 0:
+		return arms.Spec{}, fmt.Errorf("engine testbed: mamba_block_size %d is no multiple of block_size %d", every, block)
+	case number("blocks") < every/block:
+		return arms.Spec{}, fmt.Errorf("engine testbed: blocks %d do not hold one recurrent block of %d tokens: %d are needed", number("blocks"), every, every/block)
+	case (p["prefix_caching"] == on || p["connector"] == "store") && number("prefill_budget") < every:
+		return arms.Spec{}, fmt.Errorf("engine testbed: prefill_budget %d is smaller than the recurrent block of %d tokens, which reuse needs", number("prefill_budget"), every)
 	}
 	caching := "--no-enable-prefix-caching"
 	if p["prefix_caching"] == on {
@@ -280,6 +290,9 @@ func (Testbed) Expect(s *prompts.Set, pins map[string]string, steps []arms.Step)
 	blocks, _ := strconv.Atoi(p["blocks"])
 	block, _ := strconv.Atoi(p["block_size"])
 	recurrent, _ := strconv.Atoi(p["mamba_block_size"])
+	if recurrent%block != 0 {
+		return nil // Spec refuses it
+	}
 	return Paged{
 		Block: block, Recurrent: recurrent, Chunk: recurrent, Blocks: blocks,
 		Local: p["prefix_caching"] == on, Store: p["connector"] == "store", Shares: p["tensor_parallel"] == "2",
