@@ -3,6 +3,7 @@ package scoring
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"kvladder/probes"
 	"kvladder/prompts"
@@ -241,7 +242,7 @@ func (s *scorer) columnA(j *judgement) {
 func (s *scorer) complete(spec *ArmSpec) (Column, string) {
 	a := s.t.arm(0, spec.Name)
 	if a != nil && len(a.harness) > 0 {
-		return No, a.harness[0]
+		return No, strings.TrimPrefix(strings.TrimPrefix(a.harness[0], "arm "), spec.Name+": ")
 	}
 	if a == nil || !a.started {
 		return No, "the arm has no records"
@@ -315,6 +316,9 @@ func (a *armRun) firstUnanswered(set *prompts.Set) (first *row, n int) {
 
 func (s *scorer) columnH(j *judgement, controls []control) {
 	c, why := s.complete(j.spec)
+	if first, n := j.arm.firstUnanswered(s.in.Set); n > 0 && s.in.Design.Imported {
+		j.warn("%d requests were not answered and are not judged, first %s: %s", n, first.prompt.ID, first.why)
+	}
 	for _, g := range controls {
 		for _, spec := range g.specs {
 			h, w := s.complete(spec)

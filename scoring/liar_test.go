@@ -135,6 +135,34 @@ func TestOutOfRangeFloatsStayEvidence(t *testing.T) {
 	}
 }
 
+// Somebody else's rows are judged as far as they go, and what is missing is said.
+func TestRefusalsInImportedRows(t *testing.T) {
+	l := newLab(t, 40, 40)
+	l.design.Imported = true
+	l.reply["RST"] = func(r *probes.Reply, i int) {
+		if i >= 20 {
+			refuse(r, 500, "http", "HTTP 500: internal")
+		}
+	}
+	l.write()
+	a := arm(t, l.assessWith(oneBug{}, fails{}), "RST")
+	if a.Columns["F"] != "n" || a.Failed != 0 || *a.Exit == ExitCorrupt {
+		t.Errorf("%v", a.Columns)
+	}
+	said(t, a, "20 requests were not answered and are not judged, first p20")
+}
+
+// What the harness wrote down under the arm's name does not say it again.
+func TestHarnessFailureNamesTheArmOnce(t *testing.T) {
+	l := newLab(t, 40, 40)
+	l.write()
+	l.after("C1", probes.FactHarness, probes.HarnessFact{What: "arm C1: the server lists no models"})
+	a := want(t, l.assess(), "C1", HarnessError, 3, "")
+	if *a.Reason != "the server lists no models" {
+		t.Error(*a.Reason)
+	}
+}
+
 func (l *lab) named(model string) {
 	ps := slices.Clone(l.set.Prompts)
 	for i := range ps {
