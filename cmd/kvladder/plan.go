@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -124,22 +127,55 @@ func planRun(o planOptions, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// writeNew writes a file that must not be there yet; the same bytes again are welcome.
+// writeNew writes a file that must not be there yet; the same bytes again are welcome. It is
+// written whole under another name first, so that a full disk leaves nothing of it.
 func writeNew(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		if old, rerr := os.ReadFile(path); rerr == nil && string(old) == string(b) {
-			return nil
-		}
-		return fmt.Errorf("%s exists and differs: it is never written over; choose another name", path)
+	if err := writeOnce(path, b); err != nil {
+		return fmt.Errorf("%s cannot be written: %w; %s", path, err, writeRemedy(err))
 	}
+	return nil
+}
+
+var errDiffers = errors.New("it exists and differs, and is never written over")
+
+func writeOnce(path string, b []byte) error {
+	if fi, err := os.Lstat(path); err == nil {
+		if fi.Mode().IsRegular() && fi.Size() == int64(len(b)) {
+			if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, b) {
+				return nil
+			}
+		}
+		return errDiffers
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".kvladder-*.part")
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(b); err == nil {
+	defer os.Remove(f.Name())
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// writeRemedy says what to do about a file that could not be written.
+func writeRemedy(err error) string {
+	switch {
+	case errors.Is(err, errDiffers):
+		return "choose another name"
+	case errors.Is(err, os.ErrNotExist):
+		return "make the folder first, or choose another"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return "free some space and try again"
+	}
+	return "choose a place in a folder that can be written"
 }
 
 func viewPlan(r *resolved, d digest.Digest, rate float64) planView {
@@ -233,17 +269,32 @@ func showPlan(w io.Writer, v planView) {
 	}
 }
 
+// maxPlan is the most bytes of a plan, 256 MiB.
+const maxPlan = 256 << 20
+
 // readPlan reads a registered plan.
 func readPlan(path string) (*arms.Plan, digest.Digest, error) {
-	b, err := os.ReadFile(path)
+	const next = "kvladder plan --write FILE LADDER registers a plan"
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, "", fmt.Errorf("plan %s: no such file; %s", path, next)
+	}
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("plan %s: %w; %s", path, err, next)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxPlan+1))
+	if err == nil && len(b) > maxPlan {
+		err = fmt.Errorf("it has more than %d bytes", maxPlan)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("plan %s: %w; %s", path, err, next)
 	}
 	var p arms.Plan
 	dec := json.NewDecoder(strings.NewReader(string(b)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&p); err != nil {
-		return nil, "", fmt.Errorf("plan %s: %w", path, err)
+		return nil, "", fmt.Errorf("plan %s is none: %w; %s", path, err, next)
 	}
 	return &p, digest.Of(b), nil
 }
