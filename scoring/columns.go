@@ -242,7 +242,7 @@ func (s *scorer) columnA(j *judgement) {
 func (s *scorer) complete(spec *ArmSpec) (Column, string) {
 	a := s.t.arm(0, spec.Name)
 	if a != nil && len(a.harness) > 0 {
-		return No, strings.TrimPrefix(strings.TrimPrefix(a.harness[0], "arm "), spec.Name+": ")
+		return No, strings.TrimPrefix(strings.TrimPrefix(a.harness[0], "arm "+spec.Name+": "), spec.Name+": ")
 	}
 	if a == nil || !a.started {
 		return No, "the arm has no records"
