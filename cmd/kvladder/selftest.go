@@ -16,6 +16,8 @@ import (
 
 	"kvladder/arms/testbed"
 	"kvladder/arms/testbed/fault"
+	"kvladder/arms/testbed/model"
+	"kvladder/arms/testbed/sched"
 	"kvladder/cmd/kvladder/internal/selftest"
 	"kvladder/cmd/kvladder/internal/show"
 	"kvladder/prompts"
@@ -152,13 +154,35 @@ func cachedDraw() func(ctx context.Context, sh selftest.Sheet) (*prompts.Set, er
 			var s *prompts.Set
 			s, err = draw.Draw(ctx, testbedTokenizer{}, draw.Spec{Kind: sh.Kind, Name: sh.Kind, N: sh.N, MaxTokens: sh.Tokens, Seed: sh.Seed + try*1000003,
 				Geometry: prompts.Geometry{Mode: "paged", AttentionBlock: sh.Geometry.AttentionBlock, RecurrentBlock: sh.Geometry.RecurrentBlock, StoreChunk: sh.Geometry.RecurrentBlock},
-				Wire:     draw.Wire{Dialect: "vllm", Model: testbed.DefaultName}})
+				Wire:     draw.Wire{Dialect: "vllm", Model: testbed.DefaultName}, Continue: continuation(sh.Geometry)})
 			if err == nil {
 				sets[sh] = s
 				return s, nil
 			}
 		}
 		return nil, fmt.Errorf("drawing a %s set with seed %d: %w", sh.Kind, sh.Seed, err)
+	}
+}
+
+// continuation asks an engine that reuses nothing how a text goes on.
+func continuation(g selftest.Geometry) func(ctx context.Context, ids []int, n int) ([]int, error) {
+	return func(ctx context.Context, ids []int, n int) ([]int, error) {
+		tb, err := testbed.New(testbed.Config{NoPrefixCaching: true, Geometry: model.Geometry{Block: g.AttentionBlock, Every: g.RecurrentBlock}}, io.Discard)
+		if err != nil {
+			return nil, err
+		}
+		defer tb.Close()
+		events, err := tb.Ranks[0].Submit(ctx, sched.Request{Prompt: ids, MaxTokens: n, IgnoreEOS: true, Logprobs: -1})
+		if err != nil {
+			return nil, err
+		}
+		var out []int
+		for ev := range events {
+			if ev.HasToken {
+				out = append(out, ev.Token.ID)
+			}
+		}
+		return out, nil
 	}
 }
 
