@@ -13,8 +13,8 @@ import (
 // documents with what the model says (Spec.Continue) and a question behind it. Whatever an
 // engine keeps while it writes an answer, the second turn finds.
 //
-// Registered ranges, unit R: the document ends 12..24 tokens before 2R or 3R, the answer goes
-// 8..R/2 tokens beyond it, so that a boundary lies inside of every answer; no two neighbours
+// Registered ranges, unit R: the document ends 6..16 tokens before 2R or 3R, the answer goes
+// 4..16 tokens beyond it, so that a boundary lies inside of every answer; no two neighbours
 // have answers of one length. First turns ask nothing. Second turns ask for a tag, and no
 // answer is called right, since a model may have said something of its own on it: two arms
 // are compared.
@@ -35,7 +35,7 @@ func turns(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	for i := range n / 2 {
 		name := fmt.Sprintf("d%02d", i+1)
 		r := stream(d.spec.Seed, "turns "+name)
-		short := r.within(12, 24)
+		short := r.within(6, 16)
 		end := d.unit * r.within(2, 3)
 		p, err := d.page(ctx, r, end-short, false)
 		if err != nil {
@@ -49,7 +49,7 @@ func turns(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 		}
 		says := before
 		for says == before {
-			says = short + r.within(8, d.unit/2)
+			says = short + r.within(4, 16)
 		}
 		before = says
 		a := d.prompt(fmt.Sprintf("r%02d", i+1), name, p, nil, 0, 0)
