@@ -16,6 +16,8 @@ import (
 
 	"kvladder/arms/testbed"
 	"kvladder/arms/testbed/fault"
+	"kvladder/arms/testbed/model"
+	"kvladder/arms/testbed/sched"
 	"kvladder/cmd/kvladder/internal/selftest"
 	"kvladder/cmd/kvladder/internal/show"
 	"kvladder/prompts"
@@ -40,8 +42,8 @@ func newSelftestCmd(stdout, stderr io.Writer) *cobra.Command {
 		Long: `selftest is the mutation test of the harness. For each fault of the embedded engine it climbs
 the ladder that should see it, once with the fault and once without, and compares every arm
 with the table of expectations. A fault is caught when an arm says so, and attributed when
-verdict, variable and path of every arm are the table's. A healthy ladder or a decoy that is
-accused is a false alarm.
+verdict, variable and path of every arm are the table's, in each of the fault's rows. A
+healthy ladder or a decoy that is accused is a false alarm.
 
 With --healthy N it climbs N small ladders on healthy engines instead, every second one on a
 noisy engine, and counts what is accused, with exact bounds.
@@ -53,7 +55,7 @@ Exit codes: 0 when everything is as the table says, 1 when not.`,
 		RunE: func(cmd *cobra.Command, a []string) error { return selftestRun(cmd.Context(), o, stdout, stderr) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Faults, "fault", nil, "only these rows of the table, by id")
+	f.StringSliceVar(&o.Faults, "fault", nil, "only these faults or rows of the table, by id")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the sets that are drawn")
 	f.StringVar(&o.Geometry, "geometry", "16,64", "attention block and recurrent boundary of the engine, `A,R` tokens")
 	f.IntVar(&o.Parallel, "parallel", 2, "ladders side by side")
@@ -137,29 +139,50 @@ func newBench(o selftestOptions, stderr io.Writer) (*selftest.Bench, func(), err
 }
 
 // cachedDraw draws each Set once.
-func cachedDraw() func(ctx context.Context, kind string, n int, seed uint64, g selftest.Geometry) (*prompts.Set, error) {
+func cachedDraw() func(ctx context.Context, sh selftest.Sheet) (*prompts.Set, error) {
 	var mu sync.Mutex
-	sets := map[string]*prompts.Set{}
-	return func(ctx context.Context, kind string, n int, seed uint64, g selftest.Geometry) (*prompts.Set, error) {
+	sets := map[selftest.Sheet]*prompts.Set{}
+	return func(ctx context.Context, sh selftest.Sheet) (*prompts.Set, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		key := fmt.Sprintf("%s-%d-%d-%v", kind, n, seed, g)
-		if s, ok := sets[key]; ok {
+		if s, ok := sets[sh]; ok {
 			return s, nil
 		}
 		var err error
 		// a draw whose lengths fall into too few classes is refused: the next seed then serves
 		for try := range uint64(20) {
 			var s *prompts.Set
-			s, err = draw.Draw(ctx, testbedTokenizer{}, draw.Spec{Kind: kind, Name: kind, N: n, Seed: seed + try*1000003,
-				Geometry: prompts.Geometry{Mode: "paged", AttentionBlock: g.AttentionBlock, RecurrentBlock: g.RecurrentBlock, StoreChunk: g.RecurrentBlock},
-				Wire:     draw.Wire{Dialect: "vllm", Model: testbed.DefaultName}})
+			s, err = draw.Draw(ctx, testbedTokenizer{}, draw.Spec{Kind: sh.Kind, Name: sh.Kind, N: sh.N, MaxTokens: sh.Tokens, Seed: sh.Seed + try*1000003,
+				Geometry: prompts.Geometry{Mode: "paged", AttentionBlock: sh.Geometry.AttentionBlock, RecurrentBlock: sh.Geometry.RecurrentBlock, StoreChunk: sh.Geometry.RecurrentBlock},
+				Wire:     draw.Wire{Dialect: "vllm", Model: testbed.DefaultName}, Continue: continuation(sh.Geometry)})
 			if err == nil {
-				sets[key] = s
+				sets[sh] = s
 				return s, nil
 			}
 		}
-		return nil, fmt.Errorf("drawing a %s set with seed %d: %w", kind, seed, err)
+		return nil, fmt.Errorf("drawing a %s set with seed %d: %w", sh.Kind, sh.Seed, err)
+	}
+}
+
+// continuation asks an engine that reuses nothing how a text goes on.
+func continuation(g selftest.Geometry) func(ctx context.Context, ids []int, n int) ([]int, error) {
+	return func(ctx context.Context, ids []int, n int) ([]int, error) {
+		tb, err := testbed.New(testbed.Config{NoPrefixCaching: true, Geometry: model.Geometry{Block: g.AttentionBlock, Every: g.RecurrentBlock}}, io.Discard)
+		if err != nil {
+			return nil, err
+		}
+		defer tb.Close()
+		events, err := tb.Ranks[0].Submit(ctx, sched.Request{Prompt: ids, MaxTokens: n, IgnoreEOS: true, Logprobs: -1})
+		if err != nil {
+			return nil, err
+		}
+		var out []int
+		for ev := range events {
+			if ev.HasToken {
+				out = append(out, ev.Token.ID)
+			}
+		}
+		return out, nil
 	}
 }
 
@@ -172,16 +195,18 @@ func showSelftest(w io.Writer, rep selftest.Report) {
 	}
 	var rows [][]string
 	for _, f := range rep.Faults {
-		rows = append(rows, []string{f.ID, yes(f.Caught), yes(f.Attributed), f.Verdict})
+		for _, c := range f.Rows {
+			rows = append(rows, []string{c.ID, yes(c.Caught), yes(c.Attributed), c.Verdict, c.Healthy, fmt.Sprintf("%.1f s", c.Seconds)})
+		}
 	}
 	for _, d := range rep.Decoys {
 		verdict := "not accused"
 		if d.Accused {
 			verdict = "ACCUSED"
 		}
-		rows = append(rows, []string{d.ID, "-", verdict, d.Verdict})
+		rows = append(rows, []string{d.ID, "-", verdict, d.Verdict, "-", "-"})
 	}
-	show.Table(w, []string{"fault", "caught", "attributed", "verdict of the ladder"}, rows)
+	show.Table(w, []string{"row", "caught", "attributed", "verdict of the ladder", "healthy", "took"}, rows)
 	differ := func(id string, arms map[string]selftest.Arm) {
 		for _, name := range slices.Sorted(maps.Keys(arms)) {
 			if a := arms[name]; !a.Agrees {
@@ -190,16 +215,19 @@ func showSelftest(w io.Writer, rep selftest.Report) {
 		}
 	}
 	for _, f := range rep.Faults {
-		differ(f.ID, f.Arms)
-		if f.Accused {
-			fmt.Fprintf(w, "%s: the same ladder without the fault is accused: %s\n", f.ID, f.Healthy)
+		for _, c := range f.Rows {
+			differ(c.ID, c.Arms)
+			differ(c.ID+" healthy", c.HealthyArms)
+			if c.Accused {
+				fmt.Fprintf(w, "%s: the same ladder without the fault is accused: %s\n", c.ID, c.Healthy)
+			}
 		}
 	}
 	for _, d := range rep.Decoys {
 		differ(d.ID, d.Arms)
 	}
-	fmt.Fprintf(w, "seed %d: caught %d of %d, attributed %d of %d, %d of %d decoys not accused, false alarms %d (exit %d)\n", rep.Seed, rep.Caught, len(rep.Faults), rep.Attributed, len(rep.Faults),
-		len(rep.Decoys)-accusedDecoys(rep), len(rep.Decoys), rep.FalseAlarms, rep.Exit)
+	fmt.Fprintf(w, "seed %d: caught %d of %d, attributed %d of %d, %d of %d decoys not accused, false alarms %d, healthy ladders that say too little %d (exit %d)\n",
+		rep.Seed, rep.Caught, len(rep.Faults), rep.Attributed, len(rep.Faults), len(rep.Decoys)-accusedDecoys(rep), len(rep.Decoys), rep.FalseAlarms, rep.Dull, rep.Exit)
 }
 
 func showHealthy(w io.Writer, rep selftest.HealthyReport) {

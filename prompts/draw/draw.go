@@ -7,7 +7,8 @@
 //     and a prompt has exactly the length that was drawn for it.
 //  3. Draw freezes the result. Equal Specs and equal tokenizers give equal bytes.
 //
-// Nothing is asked of a model here: an answer is right because the text says so.
+// Nothing is asked of a model here, but for how a first turn goes on: an answer is right
+// because the text says so.
 //
 // All geometry is counted from the end of a prompt of n tokens. An engine must compute at
 // least one token, so the deepest boundary that a request can resume from is
@@ -42,6 +43,10 @@ type Spec struct {
 	Note      string
 	Licence   string
 	File      io.Reader // kind "file": the JSONL that the prompts come from
+
+	// Continue is kind "turns": the n tokens that the model says behind ids, greedily and
+	// behind an end of its own too.
+	Continue func(ctx context.Context, ids []int, n int) ([]int, error)
 }
 
 // Bounds of a draw. A Set of MaxN short requests is a few hundred megabytes; where requests are
@@ -77,6 +82,8 @@ var kinds = []Kind{
 	{"sub-block", "prompts shorter than one boundary: nothing can be reused", 12, 8, true, 6, subBlock},
 	{"prose", "words alone, no needles", 48, 24, true, 24, prose},
 	{"bystanders", "documents of their own, and bystanders: some share a prefix with one of them, some are too short to be reused; private values named", 48, 8, true, 32, bystanders},
+	{"primed", "documents of their own, each with a prime of all but its end and a question for what that leaves; private values named", 48, 8, true, 32, primed},
+	{"turns", "conversations of two turns, the second with what the model said in the first", 48, 8, true, 24, turns},
 	{"xid-salt", "pairs of equal prompts under two cache salts", 48, 8, true, 20, xidSalt},
 	{"xid-image", "pairs of equal prompts under two images (the embedded engine's mm_hash)", 48, 8, true, 20, xidImage},
 	{"xid-adapter", "pairs of equal prompts under two model names", 48, 8, true, 20, xidAdapter},

@@ -14,6 +14,8 @@ type Wire struct {
 	Model   string // vllm: the served model name
 	Salt    string // vllm: cache_salt, a namespace of the prefix cache; "" sends none
 	Image   string // testbed: mm_hash, the digest of the image that the prompt shows; "" sends none
+
+	IgnoreEOS bool // vllm: the reply is as long as it may be
 }
 
 // Path is the URL path that bodies of the dialect go to.
@@ -51,6 +53,9 @@ func (w Wire) Body(ids []int, n int, slot *int) string {
 		}
 		if w.Image != "" {
 			b = member(b, "mm_hash", w.Image)
+		}
+		if w.IgnoreEOS {
+			b = append(b, `"ignore_eos":true,`...)
 		}
 	}
 	return string(append(b, `"stream":false}`...))

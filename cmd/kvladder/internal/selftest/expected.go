@@ -8,9 +8,11 @@
 //  2. Run climbs each row with its fault and without.
 //  3. Healthy climbs many small healthy ladders with random seeds and sizes.
 //
-// A fault is caught when some arm leaves CLEAN_BOUNDED with a verdict that the table lists for
-// it, and attributed when verdict, sub, variable and path of every listed arm are the
-// table's.
+// A fault may have several rows, for its variants and for the ladders that see it. It is
+// caught when in each of them some arm leaves CLEAN_BOUNDED with a verdict that the table
+// lists for it, and attributed when verdict, sub, variable and path of every arm of every row
+// are the table's. A ladder that says nothing of a healthy engine detects nothing: every
+// judged arm has to be CLEAN_BOUNDED without the fault, but for those that the table names.
 package selftest
 
 import (
@@ -24,17 +26,20 @@ import (
 	"kvladder/scoring"
 )
 
-// Row is one fault (or decoy) and what its ladder must say.
+// Row is one fault, or a variant of one, or a decoy, and what its ladder must say.
 type Row struct {
-	ID     string            `yaml:"id"`
-	About  string            `yaml:"about"`
-	Decoy  bool              `yaml:"decoy"`  // not a fault: no arm may accuse
-	Plant  map[string]string `yaml:"plant"`  // pins that plant it; nil = {fault: ID}
-	Kind   string            `yaml:"kind"`   // of prompts/draw; "" = mixed
-	N      int               `yaml:"n"`      // requests; 0 = the kind's own number
-	Ladder string            `yaml:"ladder"` // the rest of a ladder file
-	Expect map[string]Expect `yaml:"expect"` // arm -> what it must say with the fault planted
-	Crash  bool              `yaml:"crash"`  // the engine may end its process: real processes are needed
+	ID      string            `yaml:"id"`
+	Fault   string            `yaml:"fault"` // that it is a row of; "" = ID
+	About   string            `yaml:"about"`
+	Decoy   bool              `yaml:"decoy"`   // not a fault: no arm may accuse
+	Plant   map[string]string `yaml:"plant"`   // pins that plant it; nil = {fault: ID}
+	Kind    string            `yaml:"kind"`    // of prompts/draw; "" = mixed
+	N       int               `yaml:"n"`       // requests; 0 = the kind's own number
+	Tokens  int               `yaml:"tokens"`  // of a reply, at most; 0 = the kind's own number
+	Ladder  string            `yaml:"ladder"`  // the rest of a ladder file, a template: see Geometry.write
+	Expect  map[string]Expect `yaml:"expect"`  // arm -> what it must say with the fault planted
+	Healthy map[string]Expect `yaml:"healthy"` // arm -> what it must say without, where that is not CLEAN_BOUNDED
+	Crash   bool              `yaml:"crash"`   // the engine may end its process: real processes are needed
 }
 
 // Expect is what one arm must say. An empty member is one that the verdict does not name;
@@ -71,6 +76,12 @@ func ParseExpected(b []byte) ([]Row, error) {
 		}
 		if r.Kind == "" {
 			r.Kind = "mixed"
+		}
+		if r.Fault == "" {
+			r.Fault = r.ID
+		}
+		if _, err := DefaultGeometry.write(r.Ladder); err != nil {
+			return nil, fmt.Errorf("expected.yaml: %s: %w", r.ID, err)
 		}
 	}
 	return rows, nil

@@ -45,7 +45,7 @@ func (b *Bench) Healthy(ctx context.Context, n int, upper HealthyUpper) (Healthy
 		text, kind, size, seed, geo := drawHealthy(b.Seed, i, noisy)
 		one := *b
 		one.Geometry = geo
-		set, err := b.Draw(ctx, kind, size, seed, geo)
+		set, err := b.Draw(ctx, Sheet{Kind: kind, N: size, Seed: seed, Geometry: geo})
 		if err != nil {
 			return fmt.Errorf("healthy ladder %d: %w", i, err)
 		}
@@ -122,7 +122,7 @@ func drawHealthy(seed uint64, i int, noisy bool) (text, kind string, size int, s
 	setSeed = 1 + r.Uint64N(40) // few Sets, so that drawing them costs little beside climbing
 	pins := []string{"kv_cache_dtype: " + []string{"bf16", "fp8"}[r.IntN(2)], fmt.Sprintf("model_seed: %d", []int{7, 11, 11}[r.IntN(3)])}
 	if noisy {
-		pins = append(pins, "noise: "+[]string{"split", "order"}[r.IntN(2)], fmt.Sprintf("noise_seed: %d", 1+r.IntN(1<<30)), "flake: 0.01")
+		pins = append(pins, "noise: "+[]string{"split", "order"}[r.IntN(2)], fmt.Sprintf("noise_seed: %d", 1+r.IntN(1<<30)), "flake: \"0.01\"")
 	}
 	list := []string{"C0", "C1", "COLD"}
 	for _, a := range []string{"REPLAY", "WARM", "RST"} {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"kvladder/arms"
 	"kvladder/cmd/kvladder/internal/climb"
@@ -24,7 +26,7 @@ type Bench struct {
 	Engine   arms.Engine
 	Local    arms.Launcher // real processes
 	Inproc   arms.Launcher // the engine inside this process; nil = Local
-	Draw     func(ctx context.Context, kind string, n int, seed uint64, g Geometry) (*prompts.Set, error)
+	Draw     func(ctx context.Context, s Sheet) (*prompts.Set, error)
 	Assess   func(*arms.Plan, *prompts.Set, []probes.Record) (scoring.Result, error)
 	Seed     uint64
 	Geometry Geometry
@@ -34,14 +36,14 @@ type Bench struct {
 	Progress func(format string, args ...any)
 }
 
-// Geometry is the embedded engine's, in tokens.
-type Geometry struct {
-	AttentionBlock int `json:"attention_block"`
-	RecurrentBlock int `json:"recurrent_block"`
+// Sheet says which Set to draw.
+type Sheet struct {
+	Kind     string // of prompts/draw
+	N        int    // requests; 0 = the kind's own number
+	Tokens   int    // of a reply, at most; 0 = the kind's own number
+	Seed     uint64
+	Geometry Geometry
 }
-
-// DefaultGeometry is the reference geometry of the fault table.
-var DefaultGeometry = Geometry{16, 64}
 
 // Report is the JSON document of `kvladder selftest`.
 type Report struct {
@@ -52,18 +54,30 @@ type Report struct {
 	Caught      int      `json:"caught"`
 	Attributed  int      `json:"attributed"`
 	FalseAlarms int      `json:"false_alarms"` // healthy ladders and decoys that were accused
+	Dull        int      `json:"dull"`         // ladders that say less of a healthy engine than the table asks
 	Exit        int      `json:"exit"`
 }
 
-// Fault is what came of one planted fault.
+// Fault is what came of one fault, in all of its rows.
 type Fault struct {
-	ID         string         `json:"id"`
-	Caught     bool           `json:"caught"`
-	Attributed bool           `json:"attributed"`
-	Verdict    string         `json:"verdict"` // of the ladder
-	Arms       map[string]Arm `json:"arms"`
-	Healthy    string         `json:"healthy"` // verdict of the same ladder without the fault
-	Accused    bool           `json:"accused"` // the healthy ladder was accused
+	ID         string `json:"id"`
+	Caught     bool   `json:"caught"`
+	Attributed bool   `json:"attributed"`
+	Rows       []Case `json:"rows"`
+}
+
+// Case is what came of one row: a ladder with its fault planted, and without.
+type Case struct {
+	ID          string         `json:"id"`
+	Caught      bool           `json:"caught"`
+	Attributed  bool           `json:"attributed"`
+	Verdict     string         `json:"verdict"` // of the ladder
+	Arms        map[string]Arm `json:"arms"`
+	Healthy     string         `json:"healthy"` // verdict of the same ladder without the fault
+	HealthyArms map[string]Arm `json:"healthy_arms"`
+	Accused     bool           `json:"accused"` // the healthy ladder was accused
+	Dull        bool           `json:"dull"`    // an arm says something else of a healthy engine than the table
+	Seconds     float64        `json:"seconds"` // both ladders
 }
 
 // Arm is one arm's expected and measured words.
@@ -89,21 +103,30 @@ func (b *Bench) Run(ctx context.Context, only []string) (Report, error) {
 	if len(only) > 0 {
 		rows = nil
 		for _, id := range only {
-			i := slices.IndexFunc(b.Rows, func(r Row) bool { return r.ID == id })
-			if i < 0 {
+			found := false
+			for _, r := range b.Rows {
+				if r.ID == id || r.Fault == id {
+					found, rows = true, append(rows, r)
+				}
+			}
+			if !found {
 				return rep, fmt.Errorf("selftest has no fault %q; it has %s", id, strings.Join(ids(b.Rows), ", "))
 			}
-			rows = append(rows, b.Rows[i])
 		}
 	}
-	type pair struct{ planted, healthy scoring.Result }
+	type pair struct {
+		planted, healthy scoring.Result
+		took             [2]time.Duration
+	}
 	out := make([]pair, len(rows))
 	err := b.each(ctx, len(rows)*2, func(ctx context.Context, i int) error {
 		row, plant := rows[i/2], i%2 == 0
-		if row.Decoy && !plant {
+		if !plant && (row.Decoy || sameLadder(rows, i/2) != i/2) {
 			return nil
 		}
+		start := time.Now()
 		res, err := b.climb(ctx, row, plant)
+		out[i/2].took[i%2] = time.Since(start)
 		if err != nil {
 			return fmt.Errorf("selftest %s (planted %v): %w", row.ID, plant, err)
 		}
@@ -126,52 +149,81 @@ func (b *Bench) Run(ctx context.Context, only []string) (Report, error) {
 			rep.Decoys = append(rep.Decoys, d)
 			continue
 		}
-		f := judge(row, out[i].planted, out[i].healthy)
+		c := judge(row, out[i].planted, out[sameLadder(rows, i)].healthy)
+		c.Seconds = math.Round((out[i].took[0]+out[i].took[1]).Seconds()*10) / 10
+		rep.add(row.Fault, c)
+	}
+	for _, f := range rep.Faults {
 		if f.Caught {
 			rep.Caught++
 		}
 		if f.Attributed {
 			rep.Attributed++
 		}
-		if f.Accused {
-			rep.FalseAlarms++
-		}
-		rep.Faults = append(rep.Faults, f)
 	}
 	faults := len(rep.Faults)
-	if rep.Caught < faults || rep.Attributed < faults || rep.FalseAlarms > 0 || slices.ContainsFunc(rep.Decoys, func(d Decoy) bool { return !d.Agrees }) {
+	if rep.Caught < faults || rep.Attributed < faults || rep.FalseAlarms+rep.Dull > 0 || slices.ContainsFunc(rep.Decoys, func(d Decoy) bool { return !d.Agrees }) {
 		rep.Exit = scoring.ExitCorrupt
 	}
 	return rep, nil
 }
 
-// judge compares a planted ladder with its row.
-func judge(row Row, planted, healthy scoring.Result) Fault {
-	f := Fault{ID: row.ID, Verdict: planted.Verdict, Healthy: healthy.Verdict, Accused: accuses(healthy)}
-	f.Arms, f.Attributed = compare(row, planted)
+// sameLadder is the first row whose ladder and Set are those of row i: without their faults
+// they are one, and are climbed once.
+func sameLadder(rows []Row, i int) int {
+	return slices.IndexFunc(rows, func(r Row) bool {
+		return !r.Decoy && r.Ladder == rows[i].Ladder && r.Kind == rows[i].Kind && r.N == rows[i].N && r.Tokens == rows[i].Tokens
+	})
+}
+
+// add puts a case to its fault.
+func (rep *Report) add(fault string, c Case) {
+	if c.Accused {
+		rep.FalseAlarms++
+	}
+	if c.Dull {
+		rep.Dull++
+	}
+	i := slices.IndexFunc(rep.Faults, func(f Fault) bool { return f.ID == fault })
+	if i < 0 {
+		i = len(rep.Faults)
+		rep.Faults = append(rep.Faults, Fault{ID: fault, Caught: true, Attributed: true})
+	}
+	f := &rep.Faults[i]
+	f.Rows = append(f.Rows, c)
+	f.Caught, f.Attributed = f.Caught && c.Caught, f.Attributed && c.Attributed
+}
+
+// judge compares a planted ladder and a healthy one with their row.
+func judge(row Row, planted, healthy scoring.Result) Case {
+	c := Case{ID: row.ID, Verdict: planted.Verdict, Healthy: healthy.Verdict, Accused: accuses(healthy)}
+	c.Arms, c.Attributed = compare(row.Expect, planted)
+	var clear bool
+	c.HealthyArms, clear = compare(row.Healthy, healthy)
+	c.Dull = !clear
 	for name, e := range row.Expect {
-		a := f.Arms[name]
+		a := c.Arms[name]
 		if e.Verdict != scoring.CleanBounded && strings.HasPrefix(a.Measured, e.Verdict) {
-			f.Caught = true
+			c.Caught = true
 		}
 	}
-	return f
+	return c
 }
 
 func decoy(row Row, r scoring.Result) Decoy {
 	d := Decoy{ID: row.ID, Accused: accuses(r), Verdict: r.Verdict}
-	d.Arms, d.Agrees = compare(row, r)
+	d.Arms, d.Agrees = compare(row.Expect, r)
 	return d
 }
 
 // compare lists every judged arm; an arm that the table does not name must be clean.
-func compare(row Row, r scoring.Result) (map[string]Arm, bool) {
+func compare(expect map[string]Expect, r scoring.Result) (map[string]Arm, bool) {
 	out, all := map[string]Arm{}, true
 	for _, a := range r.Arms {
 		if a.Role != scoring.Judged {
 			continue
 		}
-		want, named := row.Expect[a.Name]
+		want, named := expect[a.Name]
 		if !named {
 			want = Expect{Verdict: scoring.CleanBounded}
 		}
@@ -183,7 +235,7 @@ func compare(row Row, r scoring.Result) (map[string]Arm, bool) {
 		all = all && arm.Agrees
 		out[a.Name] = arm
 	}
-	for name, want := range row.Expect {
+	for name, want := range expect {
 		if _, ok := out[name]; !ok {
 			out[name] = Arm{Expected: want.String(), Measured: "no such arm"}
 			all = false
@@ -194,22 +246,31 @@ func compare(row Row, r scoring.Result) (map[string]Arm, bool) {
 
 // climb draws the Set of a row, resolves its ladder and climbs it.
 func (b *Bench) climb(ctx context.Context, row Row, plant bool) (scoring.Result, error) {
-	set, err := b.Draw(ctx, row.Kind, row.N, b.Seed, b.Geometry)
+	set, err := b.Draw(ctx, Sheet{row.Kind, row.N, row.Tokens, b.Seed, b.Geometry})
 	if err != nil {
 		return scoring.Result{}, err
 	}
-	text := "ladder: selftest-" + row.ID + "\nengine: " + b.Engine.Name() + "\nset: drawn\n" + row.Ladder
+	ladder, err := b.Geometry.write(row.Ladder)
+	if err != nil {
+		return scoring.Result{}, err
+	}
+	text := "ladder: selftest-" + row.ID + "\nengine: " + b.Engine.Name() + "\nset: drawn\n" + ladder
 	l, err := arms.ParseLadder(row.ID, []byte(text))
 	if err != nil {
 		return scoring.Result{}, err
 	}
-	pins := b.geometryPins()
+	pins := map[string]string{}
+	for k, v := range b.geometryPins() {
+		if _, stated := l.Pins[k]; !stated {
+			pins[k] = v
+		}
+	}
 	if plant {
 		maps.Copy(pins, row.Plant)
 	}
 	l.Pin(pins)
 	launcher := b.Inproc
-	if launcher == nil || row.Crash {
+	if launcher == nil || row.Crash && plant {
 		launcher = b.Local
 	}
 	name := row.ID + "-healthy"

@@ -38,22 +38,44 @@ func TestJudge(t *testing.T) {
 	corrupt, clean := scoring.CorruptionAttributed, scoring.CleanBounded
 	healthy := result(0, arm("WARM", clean, "", ""))
 	for _, c := range []struct {
-		name                        string
-		planted, healthy            scoring.Result
-		caught, attributed, accused bool
+		name                              string
+		planted, healthy                  scoring.Result
+		caught, attributed, accused, dull bool
 	}{
-		{"as listed", result(1, arm("C1", clean, "", ""), arm("WARM", corrupt, "connector", "external")), healthy, true, true, false},
-		{"missed", result(0, arm("WARM", clean, "", "")), healthy, false, false, false},
-		{"another path", result(1, arm("WARM", corrupt, "connector", "local")), healthy, true, false, false},
-		{"another variable", result(1, arm("WARM", corrupt, "dtype", "external")), healthy, true, false, false},
-		{"an innocent arm accused too", result(1, arm("C1", corrupt, "x", "local"), arm("WARM", corrupt, "connector", "external")), healthy, true, false, false},
-		{"the arm is not there", result(0), healthy, false, false, false},
-		{"healthy accused", result(1, arm("WARM", corrupt, "connector", "external")), result(1, arm("WARM", corrupt, "connector", "external")), true, true, true},
-		{"healthy died", result(1, arm("WARM", corrupt, "connector", "external")), result(4, arm("WARM", scoring.EngineDied, "", "")), true, true, true},
+		{"as listed", result(1, arm("C1", clean, "", ""), arm("WARM", corrupt, "connector", "external")), healthy, true, true, false, false},
+		{"missed", result(0, arm("WARM", clean, "", "")), healthy, false, false, false, false},
+		{"another path", result(1, arm("WARM", corrupt, "connector", "local")), healthy, true, false, false, false},
+		{"another variable", result(1, arm("WARM", corrupt, "dtype", "external")), healthy, true, false, false, false},
+		{"an innocent arm accused too", result(1, arm("C1", corrupt, "x", "local"), arm("WARM", corrupt, "connector", "external")), healthy, true, false, false, false},
+		{"the arm is not there", result(0), healthy, false, false, false, false},
+		{"healthy accused", result(1, arm("WARM", corrupt, "connector", "external")), result(1, arm("WARM", corrupt, "connector", "external")), true, true, true, true},
+		{"healthy died", result(1, arm("WARM", corrupt, "connector", "external")), result(4, arm("WARM", scoring.EngineDied, "", "")), true, true, true, true},
+		{"healthy says nothing", result(1, arm("WARM", corrupt, "connector", "external")), result(2, arm("WARM", scoring.NotExercised, "", "")), true, true, false, true},
 	} {
 		f := judge(row, c.planted, c.healthy)
-		if f.Caught != c.caught || f.Attributed != c.attributed || f.Accused != c.accused {
-			t.Errorf("%s: caught %v attributed %v accused %v, want %v %v %v", c.name, f.Caught, f.Attributed, f.Accused, c.caught, c.attributed, c.accused)
+		if f.Caught != c.caught || f.Attributed != c.attributed || f.Accused != c.accused || f.Dull != c.dull {
+			t.Errorf("%s: caught %v attributed %v accused %v dull %v, want %v %v %v %v", c.name, f.Caught, f.Attributed, f.Accused, f.Dull, c.caught, c.attributed, c.accused, c.dull)
+		}
+	}
+}
+
+// A fault of two rows is caught only if both are.
+func TestReportCountsFaultsNotRows(t *testing.T) {
+	var rep Report
+	rep.add("F08", Case{ID: "F08-strict", Caught: true, Attributed: true})
+	rep.add("F08", Case{ID: "F08-lenient", Caught: true, Dull: true})
+	rep.add("F09", Case{ID: "F09", Caught: true, Attributed: true, Accused: true})
+	if len(rep.Faults) != 2 || !rep.Faults[0].Caught || rep.Faults[0].Attributed || !rep.Faults[1].Attributed || rep.Dull != 1 || rep.FalseAlarms != 1 {
+		t.Errorf("report: %+v", rep)
+	}
+}
+
+// Rows that share a ladder and a Set share the healthy climb, and no others do.
+func TestSameLadder(t *testing.T) {
+	rows := []Row{{Ladder: "a", Kind: "t1"}, {Ladder: "a", Kind: "mixed"}, {Ladder: "a", Kind: "t1", N: 8}, {Ladder: "a", Kind: "t1"}}
+	for i, want := range []int{0, 1, 2, 0} {
+		if got := sameLadder(rows, i); got != want {
+			t.Errorf("row %d: %d, want %d", i, got, want)
 		}
 	}
 }
