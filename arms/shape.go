@@ -387,12 +387,6 @@ func find(n ast.Node, path ...any) (found ast.Node, all bool) {
 	return n, true
 }
 
-// states says whether the file states the member at path.
-func (l *Ladder) states(path ...any) bool {
-	_, all := find(l.tree, path...)
-	return l.tree != nil && all
-}
-
 // wrong is an error at the member of path, or at the nearest one above it that is there.
 func (l *Ladder) wrong(path []any, hint, format string, args ...any) error {
 	e := &FileError{File: l.file, What: fmt.Sprintf(format, args...), Hint: hint}

@@ -117,7 +117,7 @@ func TestCorruptReferenceSpeaksForNobody(t *testing.T) {
 }
 
 // loud fires on a mark that no control writes.
-type loud struct{ oneBug }
+type loud struct{}
 
 func (loud) Name() string { return "soup" }
 func (loud) Inspect(r *probes.Reply, _ prompts.Expectation) Finding {

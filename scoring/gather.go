@@ -69,7 +69,6 @@ type transcript struct {
 	runs     int               // highest run number
 	plan     *probes.PlanFact
 	warnings []string
-	last     time.Time
 }
 
 type runArm struct {

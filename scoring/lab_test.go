@@ -24,7 +24,6 @@ type lab struct {
 	stop  map[string]int                              // by arm: the engine dies after so many requests
 	mute  map[string]bool                             // arms without counters
 	skip  map[string]bool                             // arms with no record at all
-	runs  int
 
 	recs []probes.Record
 	at   int64

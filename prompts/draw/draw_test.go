@@ -600,6 +600,7 @@ func TestDrawEndsWithItsContext(t *testing.T) {
 		if s.File = strings.NewReader(strings.Repeat("{\"prompt\":\"a\"}\n", 10)); k.Name == "slots" {
 			s.Wire.Dialect = "llamacpp"
 		}
+		s.Continue = echo
 		ctx, cancel := context.WithCancel(context.Background())
 		tok := &ending{Tokenizer: newSplitter(), left: 3, end: cancel}
 		if k.Name == "file" {
@@ -623,6 +624,7 @@ func TestDrawIsBounded(t *testing.T) {
 		if k.Name == "slots" {
 			s.Wire.Dialect = "llamacpp"
 		}
+		s.Continue = echo
 		d := newDesk(newSplitter(), s)
 		d.most = 100
 		if _, err := k.draw(context.Background(), d); err == nil || !strings.Contains(err.Error(), "ask for fewer requests") {
@@ -630,3 +632,6 @@ func TestDrawIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// echo goes on with the first n ids of the text.
+func echo(_ context.Context, ids []int, n int) ([]int, error) { return ids[:n], nil }

@@ -299,7 +299,7 @@ func TestBuildIsPure(t *testing.T) {
 		d, _, _ := im.Plan.Digest()
 		return string(d) + string(b)
 	}
-	if digestOf() != digestOf() {
+	if first := digestOf(); first != digestOf() {
 		t.Error("two imports of the same files differ")
 	}
 }
