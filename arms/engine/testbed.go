@@ -202,7 +202,7 @@ func (Testbed) ReadPins(ctx context.Context, e probes.Endpoint, pins map[string]
 		case string:
 			r.read(o.pin, v, source, nil)
 		case json.Number:
-			r.read(o.pin, v.String(), source, drawn(o.pin))
+			r.read(o.pin, v.String(), source, nil)
 		}
 	}
 	if g, ok := info.Testbed["geometry"].(map[string]any); ok {
@@ -223,14 +223,6 @@ func (Testbed) ReadPins(ctx context.Context, e probes.Endpoint, pins map[string]
 		r.read("fault", strings.Join(ids, ","), source, sameFaults)
 	}
 	return r.list(), nil
-}
-
-// drawn compares noise_seed, of which 0 asks the server for any.
-func drawn(pin string) func(asked, read string) bool {
-	if pin != "noise_seed" {
-		return nil
-	}
-	return func(asked, read string) bool { return asked == "0" || asked == read }
 }
 
 // sameFaults compares two lists of identifiers whatever their order and letter case.

@@ -135,7 +135,7 @@ func TestF12(t *testing.T) {
 func TestUnknownFault(t *testing.T) {
 	err := Config{Faults: []string{"F99"}}.Check()
 	var unknown *fault.UnknownError
-	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "F01, F02, F03, F12") {
+	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "F01, F02, F02b, F03, ") {
 		t.Errorf("got %v", err)
 	}
 }

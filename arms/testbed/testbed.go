@@ -77,6 +77,7 @@ type Config struct {
 	// Ready, if not nil, is called by Serve once requests will be answered.
 	Ready func()
 
+	asked uint64      // NoiseSeed as it was asked for
 	audit func(error) // told after each step whether the pools balance
 }
 
@@ -227,6 +228,7 @@ func (cfg *Config) fill() error {
 	or(&cfg.PrefillBudget, 2*cfg.Geometry.Every-1)
 	or(&cfg.Ranks, 1)
 	or(&cfg.TensorParallel, 1)
+	cfg.asked = cfg.NoiseSeed
 	for cfg.NoiseSeed == 0 {
 		cfg.NoiseSeed = random()
 	}
@@ -334,7 +336,8 @@ func (cfg Config) facts(root cache.Hash) server.Facts {
 		Epoch:           cfg.Epoch,
 		Adapters:        strings.Join(cfg.Adapters, ","),
 		Noise:           cmp.Or(cfg.Noise, "none"),
-		NoiseSeed:       cfg.NoiseSeed,
+		NoiseSeed:       cfg.asked,
+		NoiseSeedDrawn:  cfg.NoiseSeed,
 		Flake:           cfg.Flake,
 		HashSeed:        cfg.HashSeed,
 		HashRoot:        hex.EncodeToString(root[:]),

@@ -2,23 +2,21 @@ package fault
 
 import "kvladder/arms/testbed/sched"
 
-// countsMovedTwice closes up the rows of a batch twice for the counts of accepted
-// draft tokens: behind a request that ended, rows advance their recurrent state by
-// the count of the row behind them.
+// countsMovedTwice exchanges the rows of the accepted counts twice when a request
+// leaves the batch, which puts them back where they were: the request that moved
+// into the free row, the last of the batch, advances its recurrent state by the
+// count of the one that left.
 var countsMovedTwice = Fault{
 	ID:      "F20",
 	Summary: "accepted counts are permuted twice when a request leaves the batch",
 	Plant: func(p *sched.Path) {
-		healthy := p.Condense
 		p.Condense = func(accepted, moves []int) []int {
-			once := healthy(accepted, moves)
-			twice := append([]int(nil), once...)
-			for i, from := range moves {
-				if from < len(once) {
-					twice[i] = once[from]
+			for range 2 {
+				for i, from := range moves {
+					accepted[i], accepted[from] = accepted[from], accepted[i]
 				}
 			}
-			return twice
+			return accepted[:len(moves)]
 		}
 	},
 }

@@ -1,6 +1,10 @@
 package sched
 
-import "kvladder/arms/testbed/model"
+import (
+	"slices"
+
+	"kvladder/arms/testbed/model"
+)
 
 // Drafting: a request that repeats something it has said proposes how that went
 // on, computes the proposal in one step, and keeps what the model would have
@@ -100,26 +104,29 @@ func (e *Engine) keepDrafted(t *task) {
 	}
 }
 
-// advance brings the states of the last step's rows to the tokens that were
-// accepted.
+// advance closes up the rows of the batch, as vLLM's InputBatch.condense does
+// (vllm/v1/worker/gpu_input_batch.py): the last row moves into the place of one
+// that is gone. Then it brings the state of each row to the tokens accepted.
 func (e *Engine) advance() {
 	if e.cfg.Draft == 0 {
 		return
 	}
 	accepted := make([]int, len(e.rows))
-	row := make(map[*task]int, len(e.rows))
+	moves := make([]int, len(e.rows))
 	for i, t := range e.rows {
-		accepted[i], row[t] = t.accepted, i
+		accepted[i], moves[i] = t.accepted, i
 	}
-	var moves []int
-	var rows []*task
-	for _, t := range e.running {
-		if i, ok := row[t]; ok {
-			moves, rows = append(moves, i), append(rows, t)
+	for i := 0; i < len(e.rows); {
+		if slices.Contains(e.running, e.rows[i]) {
+			i++
+			continue
 		}
+		last := len(e.rows) - 1
+		e.rows[i], moves[i] = e.rows[last], moves[last]
+		e.rows, moves = e.rows[:last], moves[:last]
 	}
 	for i, n := range e.cfg.Path.Condense(accepted, moves) {
-		t := rows[i]
+		t := e.rows[i]
 		*t.slots[0] = *t.slots[n]
 		t.seq.State, t.accepted = t.slots[0], 0
 		if e.drafts(t) && t.seq.Pos%e.geo.Every == 0 {
@@ -128,12 +135,10 @@ func (e *Engine) advance() {
 			e.publishSnaps(t)
 		}
 	}
-	e.rows = nil
 }
 
-// unspeculate forgets a draft.
+// unspeculate makes the first slot the state again.
 func (e *Engine) unspeculate(t *task) {
-	t.accepted = 0
 	if len(t.slots) > 0 {
 		t.seq.State = t.slots[0]
 	}

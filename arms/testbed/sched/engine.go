@@ -92,10 +92,12 @@ type Engine struct {
 
 	running, waiting []*task // the goroutine's own
 	done             []*task // finished in this step, not yet told
-	rows             []*task // the rows of the last step's batch
+	rows             []*task // the batch, where the engine drafts
+	idle             bool    // nobody computed in the last step
 	copying          []*copying
 	loading          []*loading
-	failing          int // loads of chunks that are to fail
+	failing          int    // loads of chunks that are to fail
+	nulls            []byte // scratch of nullChecksum
 	scratch          []float64
 
 	mu      sync.Mutex
@@ -161,7 +163,7 @@ func (e *Engine) Run(ctx context.Context) {
 			e.cfg.Audit(e.balance())
 		}
 		e.settle()
-		if len(e.rows) == 0 && len(e.loading)+len(e.copying) > 0 {
+		if e.idle && len(e.loading)+len(e.copying) > 0 {
 			time.Sleep(idleStep)
 		}
 	}
@@ -288,18 +290,15 @@ func (e *Engine) FailLoads(n int) error {
 	return e.call(func() { e.failing = n })
 }
 
-// NullChecksum returns a checksum over the null blocks of all cache groups. In a
+// nullChecksum is a checksum over the null blocks of all cache groups. In a
 // healthy engine it never changes.
-func (e *Engine) NullChecksum() (sum uint32, err error) {
-	err = e.call(func() {
-		h := crc32.NewIEEE()
-		for _, b := range []*model.Block{e.local.Attention.Item(0), e.local.Window.Item(0)} {
-			h.Write(b.AppendScales(b.AppendCodes(nil)))
-		}
-		h.Write(e.local.States.Item(0).AppendBinary(nil))
-		sum = h.Sum32()
-	})
-	return sum, err
+func (e *Engine) nullChecksum() uint32 {
+	b := e.nulls[:0]
+	for _, null := range []*model.Block{e.local.Attention.Item(0), e.local.Window.Item(0)} {
+		b = null.AppendScales(null.AppendCodes(b))
+	}
+	e.nulls = e.local.States.Item(0).AppendBinary(b)
+	return crc32.ChecksumIEEE(e.nulls)
 }
 
 // ResetLocal empties the local prefix cache, once the copies to the store that
@@ -351,7 +350,7 @@ func (e *Engine) Stats() Stats {
 func (e *Engine) publish() {
 	e.count.Running, e.count.Waiting = len(e.running), len(e.waiting)+len(e.loading)
 	e.count.Loading, e.count.Copying = len(e.loading), len(e.copying)
-	e.count.Steps = e.steps
+	e.count.Steps, e.count.NullChecksum = e.steps, e.nullChecksum()
 	e.count.Evictions = e.local.Attention.Evictions() + e.local.Window.Evictions() + e.local.States.Evictions()
 	e.count.Attention = e.local.Attention.Counts()
 	e.count.Window = e.local.Window.Counts()

@@ -76,7 +76,7 @@ type task struct {
 	last              int                  // the last boundary at which a prefill chunk ends
 	snaps             map[int]*model.State // states kept for boundaries not yet reached
 	slots             []*model.State       // the state after each token of a draft
-	accepted          int                  // draft tokens accepted in the last step
+	accepted          int                  // draft tokens accepted in the last step; outlives the request
 	resident          bool                 // waits with the blocks of a load that is done
 	admitted          bool
 	corrupted         bool

@@ -18,10 +18,11 @@ type Stats struct {
 	StoreFailures, LoadFailures    int
 	Corrupted                      int // requests that met logits without a number
 	Steps                          int
-	Evictions                      int // findable slots recycled, all groups
-	OfferedNull                    int // null blocks written to the store
-	Loading, Copying               int // under way: loads, copies to the store
-	Drafts                         int // steps that drafted
+	Evictions                      int    // findable slots recycled, all groups
+	OfferedNull                    int    // null blocks written to the store
+	NullChecksum                   uint32 // over the null blocks of all groups
+	Loading, Copying               int    // under way: loads, copies to the store
+	Drafts                         int    // steps that drafted
 	DraftTokens, AcceptedTokens    int
 	ChunksPresent                  int
 	Attention, Window, States      cache.Counts

@@ -65,6 +65,10 @@ func (e *Engine) step() {
 			continue
 		}
 		e.running = append(e.running, t)
+		t.accepted = 0
+		if e.cfg.Draft > 0 {
+			e.rows = append(e.rows, t)
+		}
 		batch = append(batch, share{t, n})
 		budget -= n
 	}
@@ -77,7 +81,7 @@ func (e *Engine) step() {
 	for _, s := range batch {
 		e.order(s.t, s.n)
 	}
-	e.rows = slices.Clone(e.running)
+	e.idle = len(batch) == 0
 	if e.fatal != nil {
 		return
 	}

@@ -36,6 +36,7 @@ type Facts struct {
 	Adapters        string    `json:"adapters"`
 	Noise           string    `json:"noise"`
 	NoiseSeed       uint64    `json:"noise_seed"`
+	NoiseSeedDrawn  uint64    `json:"noise_seed_drawn"` // itself, unless it is 0
 	Flake           float64   `json:"flake"`
 	HashSeed        string    `json:"hash_seed"`
 	HashRoot        string    `json:"hash_root"`

@@ -195,13 +195,8 @@ func (s *Server) exposition(stats []sched.Stats) string {
 		each(func(t *sched.Stats) int { return t.Evictions }))
 	x.counter("kvladder_testbed_steps", "Scheduler steps.",
 		each(func(t *sched.Stats) int { return t.Steps }))
-	var nulls []sample
-	for k, e := range s.cfg.Ranks {
-		if sum, err := e.NullChecksum(); err == nil {
-			nulls = append(nulls, sample{base(k), float64(sum)})
-		}
-	}
-	x.family("kvladder_testbed_null_block_checksum", "gauge", "CRC-32 over the null blocks of all cache groups.", nulls)
+	x.family("kvladder_testbed_null_block_checksum", "gauge", "CRC-32 over the null blocks of all cache groups.",
+		each(func(t *sched.Stats) int { return int(t.NullChecksum) }))
 	if s.cfg.Facts.Draft > 0 {
 		x.counter("vllm:spec_decode_num_drafts", "Number of spec decoding drafts.",
 			each(func(t *sched.Stats) int { return t.Drafts }))
