@@ -3,7 +3,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 BIN     := bin/kvladder
 
-.PHONY: build demo test check fuzz bench e2e-llamacpp selftest strangers clean
+.PHONY: build demo test check check-scipy fuzz bench bench-stats e2e-llamacpp selftest strangers clean
 
 build: ## the program, at bin/kvladder
 	@mkdir -p bin
@@ -32,6 +32,13 @@ fuzz: ## every fuzz target for FUZZTIME each
 
 bench: ## benchmarks, as ratios against a peer in one run where there is one
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+check-scipy: ## exact tests and intervals against SciPy, on 10,000 random tables each
+	GO="$(GO)" ./scoring/compare/scipy/run.sh
+
+LADDERS ?= 20000
+bench-stats: ## false alarms and power of the verdict table, on LADDERS simulated ladders a world
+	$(GO) test -count=1 -timeout 4h -v ./scoring/simulate -ladders $(LADDERS)
 
 e2e-llamacpp: build ## the llama.cpp ladder against a real llama-server and a real model
 	./arms/engine/llamacpp/fetch.sh

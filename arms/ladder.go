@@ -6,6 +6,7 @@
 //  2. Ladder.Resolve opens the Set, expands presets into arms and chains, checks that each
 //     arm differs from its reference in exactly one pin, computes the reuse that geometry
 //     predicts, and returns a Plan. The digest of the plan is the pre-registration.
+//     A step that the engine lacks an interface for (Expirer, LoadFailer ...) is refused here.
 //  3. Up launches one process of a plan and waits until it answers.
 package arms
 

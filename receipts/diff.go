@@ -236,7 +236,7 @@ var (
 	weightOfExercise = block{WeightScore, []string{"expected_local", "expected_external", "local_tokens", "external_tokens", "computed_tokens",
 		"unaccounted_tokens", "counters_trusted", "exercised", "geometries", "ranks", "invariants"}}
 	weightOfCount = block{WeightScore, []string{"n", "substantive", "failed", "failed_ids", "unstable", "arm_only", "control_only", "damaged", "detectors",
-		"answers_right", "bystander_n", "bystander_failed", "identical", "forks", "hard_flips", "exposure", "censored", "bit_equal", "comparable", "flagged_ids", "lifetime", "replicates"}}
+		"answers_right", "bystander_n", "bystander_failed", "identical", "forks", "hard_flips", "exposure", "censored", "bit_equal", "comparable", "flagged_ids", "lifetime", "replicates", "replicates_registered"}}
 	weightOfStatistic = block{WeightScore, []string{"p_mcnemar", "p_mcnemar_holm", "p_exceedance", "p_exceedance_holm", "exceedance_k", "floor_m", "process_rank",
 		"d0_mean", "d0_max", "prefix_mean", "prefix_p99", "prefix_max", "zipped_mean", "zipped_max", "kld_mean", "upper95", "upper95_geometry", "p_max"}}
 	weightOfVerdict = block{WeightVerdict, []string{"columns", "row", "sub", "kind", "reason", "exit", "variable", "path", "only_under", "died_at", "verdict"}}

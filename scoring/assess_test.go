@@ -823,3 +823,38 @@ func TestNothingRecorded(t *testing.T) {
 		t.Errorf("exit %d", r.Exit)
 	}
 }
+
+// The replicate is paired with a further process of the reference, whose failures make a
+// request unstable for the registered run. In the union of both runs that process is a
+// reference too: were its failures left out there, only those of the arm would count, and
+// two healthy processes that each fail now and then would accuse each other.
+func TestUnionCountsBothReferences(t *testing.T) {
+	l := newLab(t, 48, 32)
+	calls := 0
+	between := func(from, to int) func(*probes.Reply, int) {
+		return func(r *probes.Reply, i int) {
+			if i >= from && i < to {
+				wrong(48)(r, i)
+			}
+		}
+	}
+	l.reply["WARM"] = func(r *probes.Reply, i int) { // 0 to 2 in the first climb, 3 to 5 in the second
+		run := calls / 48
+		calls++
+		between(3*run, 3*run+3)(r, i)
+	}
+	l.reply["C1"], l.reply["C1-b"] = between(10, 13), between(13, 16)
+	l.write("store")
+	a := arm(t, l.assess(), "WARM")
+	if calls != 96 || *a.ArmOnly != 3 || a.Columns["F"] != "n" {
+		t.Errorf("%d replies, c %d, F %s: 6 against 6 over both runs accuse", calls, *a.ArmOnly, a.Columns["F"])
+	}
+	// The same arm beside controls that never fail is accused: 6 against 0, p 1/64.
+	delete(l.reply, "C1")
+	delete(l.reply, "C1-b")
+	calls = 0
+	l.write("store")
+	if a := arm(t, l.assess(), "WARM"); a.Columns["F"] != "y" {
+		t.Errorf("F %s: 6 against 0 over both runs", a.Columns["F"])
+	}
+}

@@ -430,7 +430,7 @@ func (s *scorer) columnF(j *judgement) {
 				j.reason = "confirmed by the replicate"
 			}
 		}
-		if p, ok := union(j.readings); ok && len(j.readings) > 1 && p <= alpha/2 {
+		if p, ok := s.union(j.spec.Reference, j.readings); ok && len(j.readings) > 1 && p <= alpha/2 {
 			j.cols.F = Yes
 			j.reason = "confirmed by the union with the replicate"
 		}
@@ -457,20 +457,39 @@ func (s *scorer) columnF(j *judgement) {
 
 // union is McNemar over requests that fail in any of the runs, arm and control alike: a
 // request counts once however often it was asked, so that the same few requests failing
-// again add nothing.
-func union(rs []*reading) (float64, bool) {
+// again add nothing. A control process that any of the runs is paired with counts as
+// reference and takes no request out: were what fails in it unstable, only failures of the
+// arm would be left. For the same reason each run needs a control pass of its own.
+func (s *scorer) union(reference string, rs []*reading) (float64, bool) {
+	type pass struct {
+		a *armRun
+		n int
+	}
 	type both struct{ arm, ref bool }
 	all := map[string]both{}
-	unstable := map[string]bool{}
+	used := map[pass]bool{}
+	paired := map[*armRun]bool{}
 	extra := 0
 	for _, r := range rs {
-		extra = max(extra, r.extra)
-		for _, id := range r.unstable {
-			unstable[id] = true
+		if used[pass{r.ref, r.refPass}] {
+			return 0, false
 		}
-		for _, p := range r.stable {
+		used[pass{r.ref, r.refPass}], paired[r.ref] = true, true
+		extra = max(extra, r.extra)
+		for _, p := range r.pairs {
 			x := all[p.arm.prompt.ID]
 			all[p.arm.prompt.ID] = both{x.arm || p.arm.failed, x.ref || p.ref.failed}
+		}
+	}
+	unstable := map[string]bool{}
+	for _, a := range s.processesOf(reference, true) {
+		if paired[a] {
+			continue
+		}
+		for _, w := range a.allRows(s.in.Set) {
+			if w.failed {
+				unstable[w.prompt.ID] = true
+			}
 		}
 	}
 	b, c := 0, extra

@@ -4,6 +4,9 @@
 //   - Testbed is the embedded engine, `kvladder testbed serve`.
 //   - LlamaCpp is llama-server of llama.cpp.
 //
+// What only some of them can do (drop the store, fail a load, list loads, report the pool) is
+// in optional interfaces of package arms; those of Testbed are in testbed_admin.go.
+//
 // What they share is in small parts: pins checks values before anything is started, the
 // client asks servers small questions, Paged and Slots predict from geometry how much of
 // each request a healthy engine takes from where.

@@ -40,6 +40,7 @@ type frozen struct {
 	Dialect   string           `json:"dialect"`
 	Model     string           `json:"model"`
 	Geometry  prompts.Geometry `json:"geometry"`
+	Sized     *sized           `json:"sized,omitempty"` // with --for-rate
 }
 
 // freezeFlags are the flags of freeze.
@@ -50,6 +51,8 @@ type freezeFlags struct {
 	tokenizer string
 	server    string
 	cue       string
+	rate      float64
+	arms      int
 	json      bool
 }
 
@@ -63,6 +66,10 @@ bytes. A set is never written over a different one.
 Token ids come from the embedded engine's tokenizer, or from POST /tokenize of a running
 server. Where a prompt can be cut is asked from that server too, unless flags say it.
 
+With --for-rate a set is made as large as it takes to show a defect that strikes that share
+of the geometries: what is counted is classes of geometry and not requests, since requests
+that are cut at the same place ask the same question.
+
 Kinds:
 `
 	for _, k := range draw.Kinds() {
@@ -73,6 +80,7 @@ Kinds:
 		Short: "make a frozen set of prompts and print its digest",
 		Long:  long,
 		Example: `  kvladder freeze --kind mixed --seed 1 --name demo-48
+  kvladder freeze --kind mixed --for-rate 0.05 --for-arms 3 --name mixed-sees-5-percent
   kvladder freeze --kind slots --server http://127.0.0.1:8080 --dialect llamacpp --name slots-12
   kvladder freeze --kind file --from prompts.jsonl --server http://127.0.0.1:8000 --name mine`,
 		Args: cobra.NoArgs,
@@ -83,6 +91,8 @@ Kinds:
 	fl := cmd.Flags()
 	fl.StringVar(&f.spec.Kind, "kind", "mixed", "what to draw")
 	fl.IntVar(&f.spec.N, "n", 0, "number of requests (default: the kind's own)")
+	fl.Float64Var(&f.rate, "for-rate", 0, "size the set for a defect that strikes this `SHARE` of the geometry classes")
+	fl.IntVar(&f.arms, "for-arms", 3, "judged arms of the ladder that --for-rate sizes for; 0 = for the bound alone")
 	fl.Uint64Var(&f.spec.Seed, "seed", 1, "seed of the draw")
 	fl.StringVar(&f.spec.Name, "name", "", "name of the set (default: KIND-N)")
 	fl.StringVar(&f.out, "out", "", "file to write (default: NAME.jsonl)")
@@ -106,6 +116,19 @@ Kinds:
 func (f *freezeFlags) freeze(ctx context.Context, cmd *cobra.Command, stdout, stderr io.Writer) error {
 	set := cmd.Flags().Changed
 	s := f.spec
+	var want *sized
+	switch {
+	case set("for-rate") && (set("n") || s.Kind == "file"):
+		return errors.New("--for-rate says how many requests are drawn: it goes neither with --n nor with kind file")
+	case set("for-arms") && !set("for-rate"):
+		return errors.New("--for-arms belongs to --for-rate")
+	case set("for-rate"):
+		z, err := sizeFor(f.rate, f.arms)
+		if err != nil {
+			return err
+		}
+		want = &z
+	}
 	tok, geometry, err := f.source(ctx, set, &s)
 	if err != nil {
 		return err
@@ -137,7 +160,12 @@ func (f *freezeFlags) freeze(ctx context.Context, cmd *cobra.Command, stdout, st
 		defer r.Close()
 		s.File = r
 	}
-	out, err := draw.Draw(ctx, tok, s)
+	var out *prompts.Set
+	if want != nil {
+		out, err = drawFor(ctx, tok, s, want)
+	} else {
+		out, err = draw.Draw(ctx, tok, s)
+	}
 	if err != nil {
 		return err
 	}
@@ -150,6 +178,7 @@ func (f *freezeFlags) freeze(ctx context.Context, cmd *cobra.Command, stdout, st
 	}
 	fmt.Fprintf(stderr, "wrote %s and %s.sha256\n", path, path)
 	r := summary(out, path)
+	r.Sized = want
 	if f.json {
 		return printJSON(stdout, r)
 	}
@@ -261,6 +290,13 @@ func (r frozen) print(w io.Writer) {
 			parts = append(parts, fmt.Sprintf("%d on %s", r.Needles[k], k))
 		}
 		fmt.Fprintf(w, "needles   %s\n", strings.Join(parts, ", "))
+	}
+	if z := r.Sized; z != nil {
+		what := fmt.Sprintf("%d classes bound it when none fails", z.Bound)
+		if z.Arms > 0 {
+			what += fmt.Sprintf(", %d show it with %.0f %% power (%d must fail, %d judged arms)", z.Need, 100*z.Power, z.Failures, z.Arms)
+		}
+		fmt.Fprintf(w, "sized     for %g of the classes: %s\n", z.Rate, what)
 	}
 	g := r.Geometry
 	fmt.Fprintf(w, "geometry  %s, blocks of %d, recurrent boundary %d, store chunk %d\n", g.Mode, g.AttentionBlock, g.RecurrentBlock, g.StoreChunk)

@@ -20,6 +20,7 @@ import (
 type planOptions struct {
 	Ladder string
 	Write  string
+	Rate   float64
 	JSON   bool
 }
 
@@ -42,8 +43,16 @@ type planArm struct {
 	Expected  planExpected `json:"expected"`
 	SeesRate  *float64     `json:"sees_rate"`   // smallest true defect rate that the paired test shows with 95 % power
 	SeesRate8 *float64     `json:"sees_rate80"` // and with 80 %
-	Bound     *float64     `json:"best_bound"`  // class bound of a run without any failure
+	Power     *planPower   `json:"power"`
+	Bound     *float64     `json:"best_bound"` // class bound of a run without any failure
 	Problems  []string     `json:"problems"`
+}
+
+// planPower is the chance that the registered run alone accuses an arm that corrupts each
+// request with chance Rate beside a reference that fails nowhere.
+type planPower struct {
+	Rate  float64 `json:"rate"`
+	Power float64 `json:"power"`
 }
 
 type planExpected struct {
@@ -77,12 +86,16 @@ down with --write, and run refuses a ladder that no longer resolves to it.`,
 			return planRun(o, stdout, stderr)
 		},
 	}
+	cmd.Flags().Float64Var(&o.Rate, "rate", 7./38, "true defect `RATE` that the power is printed for")
 	cmd.Flags().StringVar(&o.Write, "write", "", "write the plan to this `FILE`, for run --plan FILE")
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print one JSON document")
 	return cmd
 }
 
 func planRun(o planOptions, stdout, stderr io.Writer) error {
+	if !(o.Rate > 0 && o.Rate <= 1) {
+		return fmt.Errorf("--rate %v: want a share over 0 and up to 1, such as 0.05", o.Rate)
+	}
 	r, err := resolve(o.Ladder)
 	if err != nil {
 		return err
@@ -91,7 +104,7 @@ func planRun(o planOptions, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	v := viewPlan(r, d)
+	v := viewPlan(r, d, o.Rate)
 	if o.JSON {
 		if err := printJSON(stdout, v); err != nil {
 			return err
@@ -129,7 +142,7 @@ func writeNew(path string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func viewPlan(r *resolved, d digest.Digest) planView {
+func viewPlan(r *resolved, d digest.Digest, rate float64) planView {
 	p := r.plan
 	v := planView{Digest: d, Ladder: p.Ladder, Set: p.Set, Problems: p.Problems, Chains: p.Chains}
 	length := map[string]int{}
@@ -153,6 +166,7 @@ func viewPlan(r *resolved, d digest.Digest) planView {
 			pa.Reference, pa.Pin = &a.Reference, &a.Pin
 			pa.SeesRate = p.SeesRate(p.Set.Requests, 0.95)
 			pa.SeesRate8 = p.SeesRate(p.Set.Requests, 0.80)
+			pa.Power = &planPower{rate, compare.PowerAtLeast(p.Set.Requests, rate, p.NeedArmOnly())}
 			pa.Bound = compare.Upper95(0, p.Set.Classes)
 		}
 		for _, q := range p.Problems {
@@ -204,6 +218,12 @@ func showPlan(w io.Writer, v planView) {
 	}
 	show.Table(w, []string{"arm", "role", "reference", "differing pin", "local", "external", "hits", "sees rate 95 % / 80 %"}, rows)
 	fmt.Fprintf(w, "\nexpected local and external are prompt tokens of the judged pass, from geometry\ncost     %d processes, %d requests, %d prompt tokens sent, about %d computed\n", v.Cost.Processes, v.Cost.Requests, v.Cost.PromptTokens, v.Cost.Computed)
+	for _, a := range v.Arms {
+		if a.Power != nil { // the same for every judged arm
+			fmt.Fprintf(w, "power    %.3f to accuse an arm that corrupts %.3f of the requests, in the registered run alone\n", a.Power.Power, a.Power.Rate)
+			break
+		}
+	}
 	for _, q := range v.Problems {
 		kind := "problem"
 		if q.Fatal {

@@ -45,9 +45,11 @@ func detectors(r scoring.Rule) []scoring.Detector { return detect.All(r) }
 // verbs in the order in which --help shows them: by name.
 func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	return []*cobra.Command{
+		newAuditCmd(stdout, stderr),
 		newDemoCmd(stdout, stderr),
 		newDiffCmd(stdout, stderr),
 		newDoctorCmd(stdout, stderr),
+		newExplainCmd(stdout, stderr),
 		newFreezeCmd(stdout, stderr),
 		newGateCmd(stdout, stderr),
 		newHoldCmd(),

@@ -4,7 +4,8 @@
 // In the order a caller meets it:
 //
 //  1. Same requests, pass or fail in both arms: McNemar. Different requests:
-//     Fisher. How clean is clean: ClopperPearson, Upper95, Lower95.
+//     Fisher. How clean is clean: ClopperPearson, Upper95, Lower95. Requests that
+//     share a document or a geometry: ClusterBootstrap.
 //  2. One number per request, with a floor taken from control processes:
 //     Exceedance.
 //  3. Several arms judged at once: Holm.

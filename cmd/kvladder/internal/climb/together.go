@@ -161,13 +161,12 @@ func (r *chainRun) cuts() []time.Duration {
 // its end, so that the pass has not come to it yet.
 func (r *chainRun) abort(ctx context.Context, k int, after time.Duration) error {
 	set := r.c.Set
-	i := len(set.Prompts) - 1 - k%len(set.Prompts)
-	p := &set.Prompts[i]
+	p := &set.Prompts[len(set.Prompts)-1-k%len(set.Prompts)]
 	actx, cancel := context.WithTimeout(ctx, after)
 	defer cancel()
 	req := replay.Request{Path: set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, 0, fmt.Sprintf("abort/%d", k))}
-	if n := r.c.Plan.Replay.Ranks; n > 0 {
-		rank := i % n
+	if r.c.Plan.Replay.Ranks > 0 {
+		rank := r.c.Plan.Replay.Rank(p.ID)
 		req.Rank = &rank
 	}
 	reply := r.client().Send(actx, req)
