@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCorrupt(t *testing.T) {
+func TestCorruptPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
