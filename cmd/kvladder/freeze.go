@@ -16,6 +16,7 @@ import (
 	"kvladder/arms/testbed"
 	"kvladder/arms/testbed/model"
 	"kvladder/arms/testbed/store"
+	"kvladder/cmd/kvladder/internal/selftest"
 	"kvladder/prompts"
 	"kvladder/prompts/draw"
 	"kvladder/receipts/digest"
@@ -179,6 +180,9 @@ func (f *freezeFlags) freeze(ctx context.Context, cmd *cobra.Command, stdout, st
 	out, err := atOnce(ctx, func() (*prompts.Set, error) {
 		if want != nil {
 			return drawFor(ctx, tok, s, want)
+		}
+		if _, own := tok.(testbedTokenizer); own {
+			s.Continue = continuation(selftest.Geometry{AttentionBlock: s.Geometry.AttentionBlock, RecurrentBlock: s.Geometry.RecurrentBlock})
 		}
 		return draw.Draw(ctx, tok, s)
 	})
