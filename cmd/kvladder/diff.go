@@ -60,7 +60,11 @@ Exit codes: 0 the same, 1 different, 3 not comparable or unreadable.`,
 }
 
 func showDiff(w io.Writer, rep receipts.DiffReport) {
-	fmt.Fprintln(w, rep.Transition)
+	if len(rep.Changes) == 0 {
+		fmt.Fprintf(w, "the same: %s\n", rep.Transition)
+	} else {
+		fmt.Fprintln(w, rep.Transition)
+	}
 	for _, name := range receipts.Blocks {
 		said := false
 		for _, c := range rep.Changes {
