@@ -78,8 +78,7 @@ type ArmSpec struct {
 	CachedIs      string            `json:"cached_is,omitempty"`     // where per-request `cached` tokens come from when no counter splits them: "local", "external", "" = not known
 	Counters      map[string]string `json:"counters,omitempty"`      // role -> series name asked of the engine
 	NeedDrain     bool              `json:"need_drain,omitempty"`
-	Expected      map[string]Reuse  `json:"expected,omitempty"` // prompt id -> expected reuse in the judged pass (all passes of floors alike)
-	Computed      map[string]int    `json:"-"`
+	Expected      map[string]Reuse  `json:"expected,omitempty"`       // prompt id -> expected reuse in the judged pass (all passes of floors alike)
 	LastChunk     map[string]int    `json:"last_chunk,omitempty"`     // prompt id -> length of the last computed prefill chunk, where geometry tells it
 	FirstExpected map[string]Reuse  `json:"first_expected,omitempty"` // of the first pass, where a later one is judged
 	FirstChunk    map[string]int    `json:"first_chunk,omitempty"`    // likewise

@@ -295,20 +295,11 @@ func (t *transcript) addFact(r *probes.Record, a *armRun, at runChain, open map[
 			t.stated(r, a, f)
 		}
 	case probes.FactIncarnation:
-		var f probes.IncarnationFact
-		if t.read(r, &f) {
-			a.incarnation = append(a.incarnation, f)
-		}
+		keep(t, r, &a.incarnation)
 	case probes.FactPins:
-		var f probes.PinsFact
-		if t.read(r, &f) {
-			a.pins = append(a.pins, f)
-		}
+		keep(t, r, &a.pins)
 	case probes.FactStore:
-		var f probes.StoreFact
-		if t.read(r, &f) {
-			a.stores = append(a.stores, f)
-		}
+		keep(t, r, &a.stores)
 	case probes.FactReset, probes.FactStep, probes.FactDrain:
 		var f probes.StepFact
 		if !t.read(r, &f) {
@@ -322,30 +313,15 @@ func (t *transcript) addFact(r *probes.Record, a *armRun, at runChain, open map[
 		}
 		a.steps = append(a.steps, f)
 	case probes.FactInvariant:
-		var f probes.InvariantFact
-		if t.read(r, &f) {
-			a.invariants = append(a.invariants, f)
-		}
+		keep(t, r, &a.invariants)
 	case probes.FactLiveness:
-		var f probes.LivenessFact
-		if t.read(r, &f) {
-			a.liveness = append(a.liveness, f)
-		}
+		keep(t, r, &a.liveness)
 	case probes.FactLoads:
-		var f probes.LoadsFact
-		if t.read(r, &f) {
-			a.loads = append(a.loads, f)
-		}
+		keep(t, r, &a.loads)
 	case probes.FactPool:
-		var f probes.PoolFact
-		if t.read(r, &f) {
-			a.pools = append(a.pools, f)
-		}
+		keep(t, r, &a.pools)
 	case probes.FactRunning:
-		var f probes.RunningFact
-		if t.read(r, &f) {
-			a.running = append(a.running, f)
-		}
+		keep(t, r, &a.running)
 	case probes.FactHarness:
 		var f probes.HarnessFact
 		if len(r.Fact.Value) > 0 && !t.read(r, &f) {
@@ -488,4 +464,12 @@ func (a *armRun) total(role string, pass int) *float64 {
 		sum += after[k] - b
 	}
 	return &sum
+}
+
+// keep reads the record's fact onto the end of list.
+func keep[F any](t *transcript, r *probes.Record, list *[]F) {
+	var f F
+	if t.read(r, &f) {
+		*list = append(*list, f)
+	}
 }

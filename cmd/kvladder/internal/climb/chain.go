@@ -75,7 +75,7 @@ func (c *Climb) climb(ctx context.Context, j job) (err error) {
 	defer func() {
 		// whatever happened above, the family is ended and its store removed
 		r.stopping = true
-		if serr := r.stop(ctx, nil); err == nil {
+		if serr := r.stop(ctx); err == nil {
 			err = serr
 		}
 		if rerr := os.RemoveAll(dir); err == nil {
@@ -106,7 +106,7 @@ func (c *Climb) climb(ctx context.Context, j job) (err error) {
 	if err := r.endArm(); err != nil {
 		return err
 	}
-	if err := r.stop(ctx, nil); err != nil {
+	if err := r.stop(ctx); err != nil {
 		return err
 	}
 	return c.fact(probes.Record{Attempt: r.attempt, Run: j.run, Chain: j.chain.Name}, probes.FactChainEnd, "", nil)
@@ -213,7 +213,7 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 	case "launch":
 		return r.launch(ctx, st.Args)
 	case "stop":
-		if err := r.stop(ctx, r.arm); err != nil {
+		if err := r.stop(ctx); err != nil {
 			return err
 		}
 		return nil
@@ -347,8 +347,8 @@ func (r *chainRun) serves(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the process and writes down how it ended. arm is nil on the way out.
-func (r *chainRun) stop(ctx context.Context, _ *scoring.ArmSpec) error {
+// stop ends the process and writes down how it ended.
+func (r *chainRun) stop(ctx context.Context) error {
 	if r.proc == nil {
 		if r.log != nil {
 			r.log.Close()

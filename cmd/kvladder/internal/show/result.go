@@ -27,7 +27,7 @@ func Result(w io.Writer, r scoring.Result) {
 			controls = append(controls, []string{a.Name, a.Role, fmt.Sprintf("%d/%d", a.Failed, a.N), num(a.LocalTokens), num(a.ExternalTokens), num(a.ComputedTokens)})
 			continue
 		}
-		rows = append(rows, []string{a.Name, word(a), fmt.Sprintf("%d/%d", a.Failed, a.N-len(a.Unstable)), ab(a), bound(a), num(a.LocalTokens), num(a.ExternalTokens), num(a.ComputedTokens), bits(a), columns(a.Columns)})
+		rows = append(rows, []string{a.Name, Verdict(a), fmt.Sprintf("%d/%d", a.Failed, a.N-len(a.Unstable)), ab(a), bound(a), num(a.LocalTokens), num(a.ExternalTokens), num(a.ComputedTokens), bits(a), columns(a.Columns)})
 	}
 	Table(w, []string{"arm", "verdict", "failed", "arm/ref only", "rate ≤ (95 %)", "local", "external", "computed", "bit equal", "PAHVKFEBDXU"}, rows)
 	if len(controls) > 0 {
@@ -50,11 +50,8 @@ func Result(w io.Writer, r scoring.Result) {
 	}
 }
 
-// word is the verdict with its sub and what it names.
 // Verdict is the verdict with its sub, for people.
-func Verdict(a scoring.ArmResult) string { return word(a) }
-
-func word(a scoring.ArmResult) string {
+func Verdict(a scoring.ArmResult) string {
 	if a.Verdict == nil || *a.Verdict == scoring.CannotTell {
 		return "-"
 	}
