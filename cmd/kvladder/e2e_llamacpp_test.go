@@ -157,7 +157,7 @@ func TestLlamaCppLadderReuseOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := "ladder: reuse-off\nengine: llamacpp\nset: " + set + "\npins: {threads: 1, slots: 12, ctx: 9216}\narms: [C0, C1]\nfloors: {C0: 2, C1: 1}\nrules: {n_min: 10, g_min: 5, p_max: 0.46}\nreplay: {timeout_seconds: 900}\nparallel: 2\n"
+	text := "ladder: reuse-off\nengine: llamacpp\nset: " + set + "\npins: {threads: 1, slots: 12, ctx: 9216}\narms: [C0, C1]\nfloors: {C0: 2, C1: 1}\nrules: {n_min: 10, g_min: 5, p_max: 0.46}\nreplay: {timeout_seconds: 900}\n"
 	if err := os.WriteFile(ladder, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
