@@ -74,6 +74,7 @@ type Kind struct {
 var kinds = []Kind{
 	{"mixed", "documents of their own and a quarter that share a prefix, each with a prime", 48, 8, true, 32, mixed},
 	{"needle", "documents of their own, nothing shared", 48, 8, true, 24, needles},
+	{"brief", "the shortest documents of their own that meet cache and store, each with a prime", 48, 8, true, 24, brief},
 	{"shared-prefix", "groups of four that share a prefix which ends between boundaries", 48, 8, true, 24, sharedPrefix},
 	{"partial-hit", "lengths swept over all residues of the boundary, each with a prime", 48, 8, false, 32, partialHit},
 	{"fixed-hit", "equal lengths and equal primes: one geometry, however many requests", 24, 8, false, 1, fixedHit},
