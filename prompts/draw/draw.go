@@ -89,6 +89,10 @@ var kinds = []Kind{
 	{"xid-image", "pairs of equal prompts under two images (the embedded engine's mm_hash)", 48, 8, true, 20, xidImage},
 	{"xid-adapter", "pairs of equal prompts under two model names", 48, 8, true, 20, xidAdapter},
 	{"slots", "prose for llama-server, one slot for each prompt, lengths 1 modulo 64", 12, 24, true, 2, slots},
+	{"slots-short", "as slots, lengths 1 modulo 16 and no two equal", 12, 8, true, 2, slotsShort},
+	{"slots-free", "as slots-short, the slot left to the server or to the client", 12, 8, true, 2, slotsFree},
+	{"slots-pairs", "for llama-server, two prompts for each slot, the second without the middle of the first", 24, 8, true, 2, slotPairs},
+	{"slots-grow", "for llama-server, three prompts for each slot: a text, the text and more, half of it and another end", 36, 8, true, 2, slotGrow},
 	{"file", "prompts and answers read from a JSONL file", 0, 8, false, 0, fromFile},
 }
 
