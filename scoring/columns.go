@@ -544,6 +544,11 @@ func (s *scorer) union(reference string, rs []*reading) (float64, bool) {
 // hundred wrongly, whatever was reused, differs in a request of the run and in another one of
 // the replicate often enough, in a small ladder more often than in its controls.
 func (s *scorer) columnB(j *judgement) {
+	if j.spec.Inexact != "" {
+		j.cols.Inexact = true
+		j.warn("bits and logprobs not judged: the engine documents the reuse as inexact: %s", j.spec.Inexact)
+		return
+	}
 	if len(j.readings) == 0 {
 		return
 	}
@@ -704,7 +709,7 @@ func (s *scorer) splitEqual(split, root string) bool {
 // columnD: the first token's distribution moved beyond what control processes show, in the
 // registered run, against every control process, and again in the replicate's.
 func (s *scorer) columnD(j *judgement) {
-	if len(j.readings) == 0 {
+	if len(j.readings) == 0 || j.spec.Inexact != "" {
 		return
 	}
 	r := j.readings[0]
