@@ -30,10 +30,14 @@ func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
 	if err != nil {
 		return err
 	}
+	from := r.logged()
 	if n := r.clients(st); n > 1 || r.aborts != nil {
 		err = r.together(ctx, st, n)
 	} else {
 		err = r.oneByOne(ctx, st, last)
+		if err == nil {
+			err = r.account(ctx, st, from)
+		}
 	}
 	if err != nil {
 		return err
