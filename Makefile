@@ -3,7 +3,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 BIN     := bin/kvladder
 
-.PHONY: build demo test check check-scipy fuzz bench bench-stats e2e-llamacpp selftest strangers clean
+.PHONY: build demo test check check-scipy fuzz bench bench-stats e2e-llamacpp e2e-vllm selftest strangers clean
 
 build: ## the program, at bin/kvladder
 	@mkdir -p bin
@@ -43,6 +43,10 @@ bench-stats: ## false alarms and power of the verdict table, on LADDERS simulate
 e2e-llamacpp: build ## the llama.cpp ladder against a real llama-server and a real model
 	./arms/engine/llamacpp/fetch.sh
 	$(GO) test -count=1 -timeout 40m -tags e2e -run TestLlamaCppLadder -v ./cmd/kvladder
+
+e2e-vllm: build ## the vLLM ladders against a real vLLM on CPU cores and a real model; about 6 GB and an hour
+	./arms/engine/vllm/fetch.sh
+	$(GO) test -count=1 -timeout 180m -tags e2e -run TestVLLM -v ./cmd/kvladder
 
 selftest: build ## plant every fault and say which the ladder caught
 	./$(BIN) selftest

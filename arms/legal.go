@@ -38,7 +38,7 @@ func (r *resolver) called(name, preset string, e Entry, suffix string) error {
 var nowhere = struct {
 	at  Address
 	res Resources
-}{Address{Host: "127.0.0.1", Port: 1}, Resources{Self: "kvladder", Cache: "cache", Store: "store", Slots: "slots"}}
+}{Address{Host: "127.0.0.1", Port: 1}, Resources{Self: "kvladder", Cache: "cache", Store: "store", Slots: "slots", Beside: Address{Host: "127.0.0.1", Port: 1}}}
 
 // legal asks the engine whether it would start with these pins.
 func (r *resolver) legal(name string, pins map[string]string, g Dtype, e Entry) error {

@@ -30,16 +30,18 @@ func (r *resolver) cannot(e *Entry) string {
 			return why
 		}
 	}
-	var steps []StepLine
+	var steps []string
 	for _, lines := range [][]StepLine{e.Before, e.After, e.Steps} {
-		steps = append(steps, lines...)
+		for _, l := range lines {
+			steps = append(steps, l[0])
+		}
 	}
 	if e.Preset == "PRESS" || e.Preset == "C0-late" {
-		steps = append(steps, StepLine{"flood"})
+		steps = append(steps, "flood")
 	}
-	for _, line := range steps {
-		if why := engineCannot(r.eng, line); why != "" {
-			return "step " + line[0] + ": " + why
+	for _, do := range steps {
+		if why := engineCannot(r.eng, do); why != "" {
+			return "step " + do + ": " + why
 		}
 	}
 	if e.Preset == "XID" && e.Identity != "config" {

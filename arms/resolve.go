@@ -36,6 +36,9 @@ func (l *Ladder) Resolve(s *prompts.Set, eng Engine) (*Plan, error) {
 		Replay: Replay{Concurrency: max(1, l.Replay.Concurrency), Ranks: l.Replay.Ranks, RankBy: l.Replay.RankBy, RankField: l.Replay.Field,
 			TimeoutSecs: max(l.Replay.Timeout, 0), Parallel: max(1, l.Parallel)},
 	}
+	if u, ok := eng.(Unrun); ok {
+		r.plan.Unproven = append(r.plan.Unproven, u.NeverRun())
+	}
 	if r.plan.Replay.TimeoutSecs == 0 {
 		r.plan.Replay.TimeoutSecs = int(rule.StallSecs)
 	}
@@ -415,16 +418,8 @@ func (r *resolver) armOf(g Dtype, name, presetName string, p preset, e Entry, su
 	if err := r.legal(name, pins, g, e); err != nil {
 		return scoring.ArmSpec{}, err
 	}
-	if c, ok := r.eng.(Chooser); ok {
-		if why := c.CannotWith(presetName, pins); why != "" {
-			return scoring.ArmSpec{}, r.l.wrong([]any{"arms", e.at - 1}, "", "arm %s: engine %s cannot run it: %s", e.Name, r.eng.Name(), why)
-		}
-	}
 	a := scoring.ArmSpec{Name: name, Preset: presetName, Role: p.role, Group: g.Name, Path: p.path, Exercise: p.exercise, Connector: p.config == "store",
 		Counters: r.eng.Counters(), CachedIs: r.eng.CachedIs(presetName), Pins: pins, Why: e.Why, ScheduleDiff: []string{}}
-	if x, ok := r.eng.(Inexacter); ok {
-		a.Inexact = x.Inexact(pins)
-	}
 	if p.reference == "" {
 		return a, nil
 	}
@@ -582,9 +577,6 @@ func (r *resolver) expectRanks(pins map[string]string, steps []Step) []map[strin
 		part.Prompts = nil
 		for _, p := range r.s.Prompts {
 			if r.plan.Replay.Rank(p.ID) == k {
-				if r.s.Geometry.Mode == "slot" {
-					p.Slot = &k // a slot is the rank
-				}
 				part.Prompts = append(part.Prompts, p)
 			}
 		}
@@ -612,10 +604,6 @@ func (r *resolver) lastChunks(pins map[string]string, reuse map[string]scoring.R
 		n := len(p.Tokens)
 		hit := reuse[p.ID].Local + reuse[p.ID].External
 		if n == 0 || hit >= n {
-			continue
-		}
-		if c, ok := r.eng.(Chunker); ok {
-			out[p.ID] = c.LastChunk(pins, n, hit)
 			continue
 		}
 		if g := r.s.Geometry.RecurrentBlock; g > 0 {

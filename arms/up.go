@@ -34,6 +34,8 @@ type Resources struct {
 	Slots string // folder for saved slots
 	Cache string // project cache: engines and models fetched by scripts
 	Self  string // path of the running kvladder binary
+	// Beside is where the process of a Companion listens; the zero value = there is none.
+	Beside Address
 }
 
 // Engine maps pins to a command line and back to what the server can prove. Its methods do
@@ -107,6 +109,27 @@ type Identifier interface {
 	CannotIdentify(kind string) string
 }
 
+// Patient is an engine that may take longer to answer than the two minutes that others get.
+type Patient interface {
+	ReadyWithin() time.Duration
+}
+
+// Companion is an engine that, under some pins, needs a second process beside the server's: a
+// store with a server of its own. It is started before the server and ends with the chain, so
+// that what it holds outlives a restart of the server.
+type Companion interface {
+	// Beside is how the second process is started; a spec without a command = these pins need none.
+	Beside(pins map[string]string, at Address, res Resources) (Spec, error)
+	// BesideReady asks once whether it answers.
+	BesideReady(ctx context.Context, at Address) error
+}
+
+// LoadMourner recognises a log line that says that loads from the store failed, and whether
+// what was missing was then computed.
+type LoadMourner interface {
+	LoadFailed(line string) (failed, recovered bool)
+}
+
 // Load is a probes.Load with the blocks written for it.
 type Load struct {
 	probes.Load
@@ -120,6 +143,24 @@ type Load struct {
 // fills in the pins that ReadPins left unread, from the process's log so far.
 type LogReader interface {
 	ReadLog(log io.Reader, reads []probes.PinRead) error
+}
+
+// Unrun is an engine whose adapter nobody has tried on the engine. Doctor and every plan, and so
+// every receipt, say what NeverRun says.
+type Unrun interface {
+	NeverRun() string
+}
+
+// AttachOnly is an engine that starts nothing: every arm that launches is attached to a server
+// of somebody else. Its Spec has no command.
+type AttachOnly interface {
+	AttachOnly()
+}
+
+// EnvironReader is an Engine some of whose settings stand in the environment alone. ReadEnviron
+// fills in pins from the variables that the process was started with, as the system tells them.
+type EnvironReader interface {
+	ReadEnviron(env map[string]string, reads []probes.PinRead)
 }
 
 // Launcher starts processes.

@@ -81,7 +81,6 @@ type Decoded struct {
 	Tokens    []Token `json:"tokens,omitempty"`
 	Usage     Usage   `json:"usage"`
 	Model     string  `json:"model,omitempty"`
-	Slot      *int    `json:"slot,omitempty"` // that served, as the server says (llama-server's id_slot)
 }
 
 // Token is one generated token.
@@ -199,6 +198,7 @@ const (
 	FactLoads       = "loads"       // LoadsFact: what the engine itself says of the requests of a pass
 	FactPool        = "pool"        // PoolFact
 	FactRunning     = "running"     // RunningFact
+	FactLoadFailed  = "load-failed" // LoadFailedFact
 )
 
 // PlanFact opens a transcript.
@@ -336,6 +336,15 @@ type RunningFact struct {
 	Pass     int `json:"pass"`
 	Peak     int `json:"peak"`
 	Readings int `json:"readings"` // 0 = the gauge was never read
+}
+
+// LoadFailedFact is one line in which the engine said that loads had failed, seen while the
+// reply to a request was awaited.
+type LoadFailedFact struct {
+	Pass      int    `json:"pass"`
+	Prompt    string `json:"prompt"`
+	Recovered bool   `json:"recovered"` // the engine computed what was missing; false: it ended the request
+	Line      string `json:"line"`
 }
 
 // LivenessFact is the question asked of the engine after load.

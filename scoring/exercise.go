@@ -283,7 +283,7 @@ func (s *scorer) columnX(j *judgement) {
 		}
 		j.warn("counter %s is no count, or fell, in %d of %d requests, first in %s: %s", c.name, lost[c.name], len(rows), c.first, instead)
 	}
-	mustN = max(mustHit, mustN-j.spec.FailLoads) // a load that was made to fail is computed instead
+	mustN = max(mustHit, mustN-max(j.spec.FailLoads, s.loadFailures(j, rows))) // a load that failed is computed instead
 	mayHit := mustN+unasked > 0
 	if unknown > 0 {
 		j.exerciseOK = false
@@ -295,10 +295,6 @@ func (s *scorer) columnX(j *judgement) {
 		} else {
 			mayHit = true
 		}
-	}
-	if why := j.arm.refused(); why != "" && len(j.exercised) == 0 {
-		no(No, Refused, "the engine did not take back what it had stored: %s", why)
-		return
 	}
 	if expected && !mayHit && len(j.exercised) == 0 {
 		no(No, CannotHit, "geometry expects no reuse in any request")
@@ -382,16 +378,6 @@ func (s *scorer) columnX(j *judgement) {
 		}
 	}
 	j.cols.X = Yes
-}
-
-// refused says what the engine refused to take back, "" when nothing.
-func (a *armRun) refused() string {
-	for _, st := range a.steps {
-		if st.Step == "restore" && st.Done && st.Proved != nil && !*st.Proved {
-			return st.Seen
-		}
-	}
-	return ""
 }
 
 // lostCounter is a counter that was there and could not be read as a count.

@@ -50,3 +50,23 @@ func folderFact(folder string) (probes.StoreFact, error) {
 	files := len(sums)
 	return probes.StoreFact{Files: &files, Bytes: &bytes, Digest: digest.Of([]byte(lines.String()))}, nil
 }
+
+// chunkFact is folderFact for a store that keeps each chunk in a file whose name ends in .kv.
+func chunkFact(folder string) (probes.StoreFact, error) {
+	fact, err := folderFact(folder)
+	if err != nil || fact.Files == nil {
+		return fact, err
+	}
+	chunks := 0
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && filepath.Ext(path) == ".kv" {
+			chunks++
+		}
+		return err
+	})
+	fact.Chunks = &chunks
+	return fact, err
+}

@@ -27,6 +27,7 @@ type Paged struct {
 	Local     bool
 	Store     bool
 	Shares    bool // ranks of a tensor split each keep a share of what is stored
+	Volatile  bool // the store ends with the process
 }
 
 // Expect walks through the steps and returns one map, prompt id -> reuse, for each replay
@@ -41,6 +42,9 @@ func (g Paged) Expect(s *prompts.Set, steps []arms.Step) []map[string]scoring.Re
 		switch st.Do {
 		case "reset", "stop", "restart", "flood":
 			e.reset() // a flood of a pool's size leaves nothing of what was there before
+			if g.Volatile && (st.Do == "stop" || st.Do == "restart") {
+				clear(e.stored)
+			}
 		case "expire":
 			clear(e.stored)
 		case "evict-rank":

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,24 +251,7 @@ func (Testbed) Reset(ctx context.Context, e probes.Endpoint) error {
 
 // Store counts the chunks of all ranks' file tiers, one file each. Of a tensor split each
 // rank's share of a chunk is a file.
-func (Testbed) Store(res arms.Resources) (probes.StoreFact, error) {
-	fact, err := folderFact(res.Store)
-	if err != nil || fact.Files == nil {
-		return fact, err
-	}
-	chunks := 0
-	err = filepath.WalkDir(res.Store, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil && filepath.Ext(path) == ".kv" {
-			chunks++
-		}
-		return err
-	})
-	fact.Chunks = &chunks
-	return fact, err
-}
+func (Testbed) Store(res arms.Resources) (probes.StoreFact, error) { return chunkFact(res.Store) }
 
 // Save has nothing to do: the store keeps itself.
 func (Testbed) Save(context.Context, probes.Endpoint, *prompts.Set, arms.Resources) error { return nil }

@@ -27,6 +27,8 @@ type doctorEngine struct {
 	Found  bool              `json:"found"`
 	What   string            `json:"what"`
 	Cannot map[string]string `json:"cannot"` // preset -> why
+	// NeverRun says that nobody has tried the adapter on its engine; "" where somebody has.
+	NeverRun string `json:"never_run,omitempty"`
 }
 
 func newDoctorCmd(stdout, stderr io.Writer) *cobra.Command {
@@ -55,6 +57,11 @@ func newDoctorCmd(stdout, stderr io.Writer) *cobra.Command {
 				rows = append(rows, []string{e.Name, e.What, strings.Join(can, " ")})
 			}
 			show.Table(stdout, []string{"engine", "found", "arms it can run"}, rows)
+			for _, e := range v.Engines {
+				if e.NeverRun != "" {
+					fmt.Fprintf(stdout, "warning: %s\n", e.NeverRun)
+				}
+			}
 			return nil
 		},
 	}
@@ -83,6 +90,9 @@ func diagnose() (doctorView, error) {
 		}
 		spec, err := eng.Spec(eng.Pins(), arms.Address{Host: "127.0.0.1", Port: 1}, arms.Resources{Cache: cache, Self: "kvladder", Store: filepath.Join(os.TempDir(), "store"), Slots: os.TempDir()})
 		d.Found, d.What = true, "built in"
+		if _, ok := eng.(arms.AttachOnly); ok {
+			d.What = "starts nothing: --attach ARM=URL"
+		}
 		if err != nil {
 			d.Found, d.What = false, err.Error()
 		}
@@ -92,6 +102,9 @@ func diagnose() (doctorView, error) {
 				d.Found, d.What = false, "missing "+f
 				break
 			}
+		}
+		if u, ok := eng.(arms.Unrun); ok {
+			d.NeverRun = u.NeverRun()
 		}
 		v.Engines = append(v.Engines, d)
 	}

@@ -127,6 +127,9 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 		return none, err
 	}
 	attach, err := attached(o.Attach, r.plan)
+	if err == nil {
+		err = allAttached(r.engine, attach, r.plan, o.Only)
+	}
 	if err != nil {
 		return none, err
 	}
@@ -228,6 +231,27 @@ func attached(pairs []string, p *arms.Plan) (map[string]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// allAttached refuses a ladder of an engine that starts nothing while a chain has no server.
+func allAttached(eng arms.Engine, attach map[string]string, p *arms.Plan, only string) error {
+	if _, ok := eng.(arms.AttachOnly); !ok {
+		return nil
+	}
+	var lacks []string
+	for _, ch := range p.Chains {
+		for _, st := range ch.Steps {
+			if st.Do == "launch" && attach[st.Arm] == "" && (only == "" || only == ch.Name) {
+				lacks = append(lacks, st.Arm)
+				break
+			}
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	slices.Sort(lacks)
+	return fmt.Errorf("engine %s starts no server, and %s have none: add --attach %s=URL and so on", eng.Name(), strings.Join(lacks, ", "), lacks[0])
 }
 
 func toolInfo(self string) receipts.Tool {

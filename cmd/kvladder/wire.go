@@ -29,7 +29,10 @@ import (
 // engines are what a ladder may name in `engine:`.
 var engines = map[string]func() arms.Engine{
 	"llamacpp": func() arms.Engine { return engine.LlamaCpp{} },
+	"openai":   func() arms.Engine { return engine.OpenAI{} },
+	"sglang":   func() arms.Engine { return engine.SGLang{} },
 	"testbed":  func() arms.Engine { return engine.Testbed{} },
+	"vllm":     func() arms.Engine { return engine.VLLM{} },
 }
 
 // launchers are what a ladder may name in `launcher:`.

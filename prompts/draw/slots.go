@@ -34,24 +34,10 @@ func slots(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 		r := stream(d.spec.Seed, "slots "+name)
 		blocks := r.within(5, 9)
 		n := ubatch*blocks + 1
-		text := instructions[r.below(len(instructions))]
-		var ids []int
-		for len(ids) < n {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			for range 24 {
-				text += " " + sentence(r)
-			}
-			var err error
-			if ids, err = d.tok.Encode(ctx, text); err != nil {
-				return nil, err
-			}
-			if len(text) > 1<<20 {
-				return nil, fmt.Errorf("tokenizer %s makes only %d tokens of %d bytes", d.tok.Name(), len(ids), len(text))
-			}
+		ids, err := d.report(ctx, r, n)
+		if err != nil {
+			return nil, err
 		}
-		ids = ids[:n:n]
 		slot := i
 		out = append(out, prompts.Prompt{
 			ID:       fmt.Sprintf("r%02d", i+1),
@@ -69,6 +55,28 @@ func slots(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 		d.made(&out[i])
 	}
 	return out, nil
+}
+
+// report is an instruction and n tokens of it and of plain sentences.
+func (d *desk) report(ctx context.Context, r *random, n int) ([]int, error) {
+	text := instructions[r.below(len(instructions))]
+	var ids []int
+	for len(ids) < n {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for range 24 {
+			text += " " + sentence(r)
+		}
+		var err error
+		if ids, err = d.tok.Encode(ctx, text); err != nil {
+			return nil, err
+		}
+		if len(text) > 1<<20 {
+			return nil, fmt.Errorf("tokenizer %s makes only %d tokens of %d bytes", d.tok.Name(), len(ids), len(text))
+		}
+	}
+	return ids[:n:n], nil
 }
 
 var instructions = []string{

@@ -39,7 +39,6 @@ var all = []Fault{
 	unalignedSnapshot,
 	adapterForgotten,
 	imageForgotten,
-	localSaltForgotten,
 	allForgotten,
 	saltForgotten,
 	processRoot,

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -39,8 +40,7 @@ type chainRun struct {
 	logName  string
 	tail     *arms.Tail
 	launches int
-	pins     map[string]string // of the process that was launched last
-	inc      string            // name of the incarnation
+	inc      string // name of the incarnation
 	arm      *scoring.ArmSpec
 	sent     int
 	stopping bool
@@ -49,9 +49,11 @@ type chainRun struct {
 	began    time.Time    // of the arm
 	asked    int          // liveness questions
 	aborts   *aborts      // beside the next pass
+	beside   *beside      // a store's own process
 
 	mu     sync.Mutex
-	deaths []string // death lines seen while no stop was asked for
+	deaths []string                // death lines seen while no stop was asked for
+	failed []probes.LoadFailedFact // loads, since the reply before
 }
 
 // climb climbs one chain to its end. A dead engine or a failing step of the harness ends the
@@ -77,6 +79,9 @@ func (c *Climb) climb(ctx context.Context, j job) (err error) {
 		// whatever happened above, the family is ended and its store removed
 		r.stopping = true
 		if serr := r.stop(ctx); err == nil {
+			err = serr
+		}
+		if serr := r.dismiss(ctx); err == nil {
 			err = serr
 		}
 		if rerr := os.RemoveAll(dir); err == nil {
@@ -198,32 +203,15 @@ func (r *chainRun) entry() receipts.LedgerObject {
 }
 
 func (r *chainRun) storeFact(when string) error {
-	sf, source, err := r.stored()
+	sf, err := r.c.Engine.Store(r.res)
 	sf.When = when
 	if err != nil {
 		rec := r.at()
 		rec.Kind = probes.KindFact
-		rec.Fact = &probes.Fact{Name: probes.FactStore, Source: source, Error: err.Error()}
+		rec.Fact = &probes.Fact{Name: probes.FactStore, Source: "store folder", Error: err.Error()}
 		return r.c.append(rec)
 	}
-	return r.fact(probes.FactStore, source, sf)
-}
-
-// stored is what the store holds now: by the engine's log where that is the only place to
-// look, else by the store's folder.
-func (r *chainRun) stored() (probes.StoreFact, string, error) {
-	if x, ok := r.c.Engine.(arms.Accountant); ok && r.logName != "" {
-		f, err := os.Open(r.c.Folder.at(r.logName))
-		if err != nil {
-			return probes.StoreFact{}, "log", err
-		}
-		defer f.Close()
-		if sf, ok, err := x.Kept(f, r.pins); ok || err != nil {
-			return sf, "log", err
-		}
-	}
-	sf, err := r.c.Engine.Store(r.res)
-	return sf, "store folder", err
+	return r.fact(probes.FactStore, "store folder", sf)
 }
 
 func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
@@ -264,28 +252,10 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 		}
 		return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "save", Done: true})
 	case "restore":
-		err := r.c.Engine.Restore(ctx, r.proc.Endpoint, r.c.Set, r.res)
-		var refused *arms.RefusedError
-		if errors.As(err, &refused) { // an answer: what follows is computed anew
-			if gerr := r.gone(ctx, nil); gerr != nil {
-				return gerr
-			}
-			return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "restore", Done: true, Proved: new(false), Seen: refused.Error()})
-		}
-		if err != nil {
+		if err := r.c.Engine.Restore(ctx, r.proc.Endpoint, r.c.Set, r.res); err != nil {
 			return r.gone(ctx, r.harness("restore", err))
 		}
 		return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "restore", Done: true})
-	case "damage":
-		d, ok := r.c.Engine.(arms.Damager)
-		if !ok {
-			return r.harness("damage", errors.New("this engine cannot do it"))
-		}
-		seen, err := d.Damage(r.res, st.Args)
-		if err != nil {
-			return r.harness("damage "+strings.Join(st.Args, " "), err)
-		}
-		return r.fact(probes.FactStep, "store folder", probes.StepFact{Step: "damage", Args: st.Args, Done: true, Proved: new(true), Seen: seen})
 	case "corrupt":
 		seen, err := corrupt(r.res.Store, st.Args)
 		if err != nil {
@@ -303,7 +273,9 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 		k, v, _ := strings.Cut(w, "=")
 		pinned[k] = v
 	}
-	r.pins = pinned
+	if err := r.company(ctx, pinned); err != nil {
+		return err
+	}
 	r.launches++
 	r.inc = fmt.Sprintf("%s.%d", r.attempt, r.launches)
 	r.logName = filepath.Join("logs", fileName(r.inc)+".log")
@@ -321,6 +293,13 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 			r.deaths = append(r.deaths, line)
 			r.mu.Unlock()
 		}
+		if m, ok := r.c.Engine.(arms.LoadMourner); ok {
+			if failed, recovered := m.LoadFailed(line); failed {
+				r.mu.Lock()
+				r.failed = append(r.failed, probes.LoadFailedFact{Recovered: recovered, Line: line})
+				r.mu.Unlock()
+			}
+		}
 	}}
 	launcher, url := r.c.Launcher, r.c.Attach[r.arm.Name]
 	if url != "" {
@@ -335,6 +314,9 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 		if at.Port, err = launch.FreePort(); err != nil {
 			return r.harness("asking the system for a port", err)
 		}
+	}
+	if p, ok := r.c.Engine.(arms.Patient); ok && url == "" {
+		deadline = p.ReadyWithin()
 	}
 	run, err := arms.Up(ctx, arms.Launch{Arm: r.arm.Name, Engine: r.c.Engine, Launcher: launcher, Pins: pinned, Address: at, Resources: r.res,
 		Log: r.tail, URL: url, Deadline: deadline, Model: r.c.Set.Model, APIKey: r.c.APIKey})
@@ -366,7 +348,31 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 			}
 		}
 	}
+	if er, ok := r.c.Engine.(arms.EnvironReader); ok && url == "" {
+		if env, ok := environ(run.Process.ID()); ok {
+			er.ReadEnviron(env, pins)
+		}
+	}
 	return r.fact(probes.FactPins, "engine", probes.PinsFact{Read: pins})
+}
+
+// environ is the environment that a process of this machine was started with, where the
+// system tells it (proc(5)); false for what has another name than a number.
+func environ(id string) (map[string]string, bool) {
+	if _, err := strconv.Atoi(id); err != nil {
+		return nil, false
+	}
+	b, err := os.ReadFile(filepath.Join("/proc", id, "environ"))
+	if err != nil || len(b) == 0 {
+		return nil, false
+	}
+	env := map[string]string{}
+	for _, v := range strings.Split(string(b), "\x00") {
+		if name, value, ok := strings.Cut(v, "="); ok {
+			env[name] = value
+		}
+	}
+	return env, true
 }
 
 // serves refuses a server that is not the one that the Set was frozen for: it would answer

@@ -2,10 +2,7 @@ package climb
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"time"
 
 	"kvladder/arms"
@@ -30,14 +27,10 @@ func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
 	if err != nil {
 		return err
 	}
-	from := r.logged()
 	if n := r.clients(st); n > 1 || r.aborts != nil {
 		err = r.together(ctx, st, n)
 	} else {
 		err = r.oneByOne(ctx, st, last)
-		if err == nil {
-			err = r.account(ctx, st, from)
-		}
 	}
 	if err != nil {
 		return err
@@ -46,6 +39,9 @@ func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
 		return err
 	}
 	if err := r.loads(ctx, st); err != nil {
+		return err
+	}
+	if err := r.besideAlive(); err != nil {
 		return err
 	}
 	return r.identity(ctx, "after", st.Pass)
@@ -108,12 +104,30 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 		return nil, err
 	}
 	r.count()
+	if err := r.loadsFailed(&reply); err != nil {
+		return nil, err
+	}
 	if reply.Status == 0 || reply.Truncated || reply.Status >= 500 {
 		if err := r.trouble(ctx, &reply); err != nil {
 			return nil, err
 		}
 	}
 	return now, nil
+}
+
+// loadsFailed writes down what the engine said of failed loads while the reply was awaited.
+func (r *chainRun) loadsFailed(reply *probes.Reply) error {
+	r.mu.Lock()
+	failed := r.failed
+	r.failed = nil
+	r.mu.Unlock()
+	for _, f := range failed {
+		f.Pass, f.Prompt = reply.Pass, reply.Prompt
+		if err := r.fact(probes.FactLoadFailed, "log", f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // client sends as the plan says.
@@ -255,11 +269,17 @@ func (r *chainRun) drain(ctx context.Context) error {
 				}
 			}
 		}
-		files, bytes, err := sizeOf(r.res.Store)
+		sf, err := r.c.Engine.Store(r.res)
 		if err != nil {
 			return "", err
 		}
-		return seen + fmt.Sprintf("files=%d bytes=%d", files, bytes), nil
+		if sf.Files != nil {
+			seen += fmt.Sprintf("files=%d ", *sf.Files)
+		}
+		if sf.Bytes != nil {
+			seen += fmt.Sprintf("bytes=%d", *sf.Bytes)
+		}
+		return seen, nil
 	}
 	prev, same := "", 0
 	for time.Since(begin) < limit {
@@ -283,23 +303,4 @@ func (r *chainRun) drain(ctx context.Context) error {
 	}
 	proved := false
 	return r.fact(probes.FactDrain, "counters and store folder", probes.StepFact{Step: "drain", Done: true, Proved: &proved, Seen: "still moving after " + limit.String() + ": " + prev})
-}
-
-// sizeOf says how many files a folder holds, folders below it included, and of how many bytes.
-// It reads none of them: a store may be larger than what can be read between two looks.
-func sizeOf(folder string) (files int, bytes int64, err error) {
-	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			var info fs.FileInfo
-			if info, err = d.Info(); err == nil {
-				files++
-				bytes += info.Size()
-			}
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // no folder at all, or a temporary file that was renamed meanwhile
-		}
-		return err
-	})
-	return files, bytes, err
 }

