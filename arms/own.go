@@ -30,18 +30,16 @@ func (r *resolver) cannot(e *Entry) string {
 			return why
 		}
 	}
-	var steps []string
+	var steps []StepLine
 	for _, lines := range [][]StepLine{e.Before, e.After, e.Steps} {
-		for _, l := range lines {
-			steps = append(steps, l[0])
-		}
+		steps = append(steps, lines...)
 	}
 	if e.Preset == "PRESS" || e.Preset == "C0-late" {
-		steps = append(steps, "flood")
+		steps = append(steps, StepLine{"flood"})
 	}
-	for _, do := range steps {
-		if why := engineCannot(r.eng, do); why != "" {
-			return "step " + do + ": " + why
+	for _, line := range steps {
+		if why := engineCannot(r.eng, line); why != "" {
+			return "step " + line[0] + ": " + why
 		}
 	}
 	if e.Preset == "XID" && e.Identity != "config" {

@@ -418,8 +418,16 @@ func (r *resolver) armOf(g Dtype, name, presetName string, p preset, e Entry, su
 	if err := r.legal(name, pins, g, e); err != nil {
 		return scoring.ArmSpec{}, err
 	}
+	if c, ok := r.eng.(Chooser); ok {
+		if why := c.CannotWith(presetName, pins); why != "" {
+			return scoring.ArmSpec{}, r.l.wrong([]any{"arms", e.at - 1}, "", "arm %s: engine %s cannot run it: %s", e.Name, r.eng.Name(), why)
+		}
+	}
 	a := scoring.ArmSpec{Name: name, Preset: presetName, Role: p.role, Group: g.Name, Path: p.path, Exercise: p.exercise, Connector: p.config == "store",
 		Counters: r.eng.Counters(), CachedIs: r.eng.CachedIs(presetName), Pins: pins, Why: e.Why, ScheduleDiff: []string{}}
+	if x, ok := r.eng.(Inexacter); ok {
+		a.Inexact = x.Inexact(pins)
+	}
 	if p.reference == "" {
 		return a, nil
 	}
@@ -577,6 +585,9 @@ func (r *resolver) expectRanks(pins map[string]string, steps []Step) []map[strin
 		part.Prompts = nil
 		for _, p := range r.s.Prompts {
 			if r.plan.Replay.Rank(p.ID) == k {
+				if r.s.Geometry.Mode == "slot" {
+					p.Slot = &k // a slot is the rank
+				}
 				part.Prompts = append(part.Prompts, p)
 			}
 		}
@@ -604,6 +615,10 @@ func (r *resolver) lastChunks(pins map[string]string, reuse map[string]scoring.R
 		n := len(p.Tokens)
 		hit := reuse[p.ID].Local + reuse[p.ID].External
 		if n == 0 || hit >= n {
+			continue
+		}
+		if c, ok := r.eng.(Chunker); ok {
+			out[p.ID] = c.LastChunk(pins, n, hit)
 			continue
 		}
 		if g := r.s.Geometry.RecurrentBlock; g > 0 {

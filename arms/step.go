@@ -31,6 +31,7 @@ var Steps = map[string]string{
 	"abort":          "beside the next pass, send N requests and close each connection within MS milliseconds: abort N MS",
 	"fail-load":      "make the next N loads from the store fail: fail-load N",
 	"corrupt":        "flip bytes of a stored file: corrupt FILE OFFSET N",
+	"damage":         "change stored values in the engine's own format, so that it takes them: damage WHAT HOW",
 	"copy-store":     "copy the store, and use the copy from the next launch on: copy-store NAME",
 	"check-identity": "read who answers, and end the arm when it is not the process that was launched",
 	"ask-liveness":   "ask one prompt of the set outside of any pass; a wrong answer is a failing row",
@@ -39,7 +40,7 @@ var Steps = map[string]string{
 }
 
 // between are the steps that may stand before or after an arm's own requests.
-var between = []string{"drain", "reset", "flood", "expire", "evict-rank", "abort", "fail-load", "corrupt", "copy-store", "check-identity", "ask-liveness", "save", "restore"}
+var between = []string{"drain", "reset", "flood", "expire", "evict-rank", "abort", "fail-load", "corrupt", "damage", "copy-store", "check-identity", "ask-liveness", "save", "restore"}
 
 // check says what is wrong with the words of a step, "" when nothing is.
 func (s StepLine) check() string {
@@ -65,6 +66,11 @@ func (s StepLine) check() string {
 	case "corrupt":
 		want = "FILE OFFSET N"
 		if len(s) != 4 {
+			found = ""
+		}
+	case "damage":
+		want = "what to do and how much"
+		if len(s) < 2 {
 			found = ""
 		}
 	case "copy-store":
@@ -103,7 +109,7 @@ func (s StepLine) check() string {
 // while no process has it open, and what needs one.
 func whileDown(lines []StepLine) (down, up []StepLine) {
 	for _, l := range lines {
-		if l[0] == "corrupt" || l[0] == "copy-store" {
+		if l[0] == "corrupt" || l[0] == "damage" || l[0] == "copy-store" {
 			down = append(down, l)
 		} else {
 			up = append(up, l)
@@ -113,9 +119,15 @@ func whileDown(lines []StepLine) (down, up []StepLine) {
 }
 
 // engineCannot says why an engine cannot do a step, "" when it can.
-func engineCannot(eng Engine, do string) string {
+func engineCannot(eng Engine, line StepLine) string {
 	can, lacks := true, ""
-	switch do {
+	switch line[0] {
+	case "damage":
+		d, ok := eng.(Damager)
+		if !ok {
+			return "the format of its store is not known here: corrupt flips bytes"
+		}
+		return d.CheckDamage(line[1:])
 	case "expire":
 		_, can = eng.(Expirer)
 		lacks = "its store cannot be told to forget"

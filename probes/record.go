@@ -81,6 +81,7 @@ type Decoded struct {
 	Tokens    []Token `json:"tokens,omitempty"`
 	Usage     Usage   `json:"usage"`
 	Model     string  `json:"model,omitempty"`
+	Slot      *int    `json:"slot,omitempty"` // that served, as the server says (llama-server's id_slot)
 }
 
 // Token is one generated token.

@@ -407,6 +407,47 @@ func TestOneUnequalBit(t *testing.T) {
 	}
 }
 
+// An engine that answers now and then wrongly, whatever was reused, differs in one request of
+// the run and in another one of the replicate: that is what 34 rows may show when 68 of control
+// passes show nothing. One request that differs twice, or as many as controls would not have
+// hidden, are corruption.
+func TestUnequalBitsOfAFlake(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		run, again []int // requests that differ
+		verdict    string
+		row        int
+	}{
+		{"two in the run, one other in the replicate", []int{8, 11}, []int{3}, SuspectUnconfirmed, 10},
+		{"one, and one other", []int{10}, []int{3}, SuspectUnconfirmed, 10},
+		{"the same one", []int{10}, []int{10}, CorruptionAttributed, 9},
+		{"the same one among others", []int{8, 11}, []int{3, 11}, CorruptionAttributed, 9},
+		{"five, and five others", []int{0, 1, 2, 3, 4}, []int{5, 6, 7, 8, 9}, CorruptionAttributed, 9},
+	} {
+		l := newLab(t, 17, 17)
+		l.design.Arms = slices.DeleteFunc(l.design.Arms, func(a ArmSpec) bool { return a.Name == "C1-c" })
+		asked := 0
+		l.reply["WARM"] = func(r *probes.Reply, i int) {
+			now := c.run
+			if asked >= len(l.set.Prompts) {
+				now = c.again
+			}
+			asked++
+			if slices.Contains(now, i) {
+				nudge(r, -4)
+			}
+		}
+		l.write("store")
+		if asked != 2*len(l.set.Prompts) {
+			t.Fatalf("%s: %d requests", c.name, asked)
+		}
+		r := l.assess()
+		if a := arm(t, r, "WARM"); *a.Verdict != c.verdict || *a.Row != c.row {
+			t.Errorf("%s: %s by row %d, want %s by row %d; %v", c.name, *a.Verdict, *a.Row, c.verdict, c.row, a.Warnings)
+		}
+	}
+}
+
 // Another split of the prompt is judged bit by bit only where a control with an even
 // shorter last chunk shows that splits change nothing.
 func TestSplitInvariance(t *testing.T) {

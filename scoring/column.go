@@ -66,10 +66,11 @@ type Columns struct {
 	TwinClean        bool // the deterministic twin ladder has B = y
 	UnequalSplit     bool // floors exist and D is unknown only because the computed-token splits differ
 	Imported         bool // rows of somebody else: never clean
+	Inexact          bool // its reuse is documented as inexact: B and D are not asked, and it is never clean
 
 	Death     string // sub of A = n: DIED, RESTARTED, HUNG
 	KReason   string // why K = n
-	Exercise  string // sub of X != y: CANNOT_HIT, REUSE_LOST, TRIVIAL, UNPROVEN
+	Exercise  string // sub of X != y: CANNOT_HIT, REUSE_LOST, REFUSED, TRIVIAL, UNPROVEN
 	Invariant string // the violated one
 }
 

@@ -538,8 +538,17 @@ func (s *scorer) union(reference string, rs []*reading) (float64, bool) {
 	return compare.McNemar(b, c).OneSided, len(all) > 0
 }
 
-// columnB: the bit twin.
+// columnB: the bit twin. What differs has to differ again in the replicate: in one of the same
+// requests, or in so many others that chance would have shown one in the control passes,
+// which are equal to one another in every bit. An engine that answers one request in a
+// hundred wrongly, whatever was reused, differs in a request of the run and in another one of
+// the replicate often enough, in a small ladder more often than in its controls.
 func (s *scorer) columnB(j *judgement) {
+	if j.spec.Inexact != "" {
+		j.cols.Inexact = true
+		j.warn("bits and logprobs not judged: the engine documents the reuse as inexact: %s", j.spec.Inexact)
+		return
+	}
 	if len(j.readings) == 0 {
 		return
 	}
@@ -547,7 +556,8 @@ func (s *scorer) columnB(j *judgement) {
 		j.warn("bits not judged: arm and reference were not launched alike")
 		return
 	}
-	if ok, why := s.bitStable(j.spec.Reference); !ok {
+	controls, why := s.bitStable(j.spec.Reference)
+	if controls == 0 {
 		j.warn("bits not judged: %s", why)
 		return
 	}
@@ -556,11 +566,19 @@ func (s *scorer) columnB(j *judgement) {
 	j.comparedBits, j.bitEqual, j.differ = comparable, equal, differ
 	if len(differ) > 0 {
 		for _, again := range j.readings[1:] {
-			if n, _, d := s.bits(j, again, shown); len(d) > 0 {
+			n, _, d := s.bits(j, again, shown)
+			if len(d) == 0 {
+				continue
+			}
+			same := slices.ContainsFunc(d, func(id string) bool { return slices.Contains(differ, id) })
+			bad := len(differ) + len(d)
+			p := compare.Fisher(0, controls, bad, comparable+n-bad).OneSided
+			if same || p <= s.in.Design.Rule.Alpha.Divergence {
 				j.cols.B = No
 				j.bitsAgain = fmt.Sprintf("%d of %d", len(d), n)
 				return
 			}
+			j.warn("%d of %d requests differ bitwise in the replicate, none that differs in the run: as many may in %d equal rows of control passes (Fisher p %.2g)", len(d), n, controls, p)
 		}
 		j.cols.UnequalBit = true
 		return
@@ -586,8 +604,9 @@ func (s *scorer) bits(j *judgement, r *reading, shown map[string]bool) (comparab
 }
 
 // bitStable says whether control passes of a configuration with equal splits are bitwise
-// equal to one another, so that a single unequal bit means something.
-func (s *scorer) bitStable(reference string) (bool, string) {
+// equal to one another, so that a single unequal bit means something: how many of their rows
+// are equal to another one, or 0 and why.
+func (s *scorer) bitStable(reference string) (int, string) {
 	type pass struct {
 		a *armRun
 		n int
@@ -600,24 +619,24 @@ func (s *scorer) bitStable(reference string) (bool, string) {
 			}
 		}
 	}
-	pairs := 0
+	rows := map[*row]bool{}
 	for i, x := range all {
 		for _, y := range all[i+1:] {
 			for _, p := range s.pairs(y.a, y.n, x.a, x.n) {
 				if !p.sameStart || p.bit == nil {
 					continue
 				}
-				pairs++
+				rows[p.arm], rows[p.ref] = true, true
 				if !*p.bit {
-					return false, fmt.Sprintf("control passes %s/%d and %s/%d differ in %s", x.a.spec.Name, x.n, y.a.spec.Name, y.n, p.arm.prompt.ID)
+					return 0, fmt.Sprintf("control passes %s/%d and %s/%d differ in %s", x.a.spec.Name, x.n, y.a.spec.Name, y.n, p.arm.prompt.ID)
 				}
 			}
 		}
 	}
-	if pairs == 0 {
-		return false, "no two control passes with equal splits, token ids and logprobs"
+	if len(rows) == 0 {
+		return 0, "no two control passes with equal splits, token ids and logprobs"
 	}
-	return true, ""
+	return len(rows), ""
 }
 
 // splitShown says whether another split of this prompt is known to change nothing: a
@@ -690,7 +709,7 @@ func (s *scorer) splitEqual(split, root string) bool {
 // columnD: the first token's distribution moved beyond what control processes show, in the
 // registered run, against every control process, and again in the replicate's.
 func (s *scorer) columnD(j *judgement) {
-	if len(j.readings) == 0 {
+	if len(j.readings) == 0 || j.spec.Inexact != "" {
 		return
 	}
 	r := j.readings[0]

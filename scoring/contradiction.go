@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"kvladder/probes"
 	"kvladder/prompts"
@@ -28,8 +29,9 @@ func asked(body string) string {
 
 // answeredBy compares the model that a reply names with the one its body asks for, and with
 // the one that answered the same question before. llama-server names a reply after its file
-// or alias whatever was asked, so there only a change counts.
-func (a *armRun) answeredBy(set *prompts.Set, p *prompts.Prompt, r *probes.Reply) {
+// or alias whatever was asked, so there only a change counts; an arm whose schedule launches
+// another model changes it on purpose, from one process to the next.
+func (a *armRun) answeredBy(set *prompts.Set, p *prompts.Prompt, r *probes.Reply, incarnation string) {
 	if r.Model == "" || a.otherModel != "" {
 		return
 	}
@@ -41,15 +43,28 @@ func (a *armRun) answeredBy(set *prompts.Set, p *prompts.Prompt, r *probes.Reply
 	if a.models == nil {
 		a.models = map[string]string{}
 	}
-	before, seen := a.models[want]
+	key := want
+	if a.spec.launchesModels() {
+		key += "\x00" + incarnation
+	}
+	before, seen := a.models[key]
 	switch {
 	case want != "" && set.Dialect != "llamacpp" && r.Model != want:
 		a.otherModel = fmt.Sprintf("request %s (pass %d) asks for model %q and %q answered", p.ID, max(1, r.Pass), want, r.Model)
 	case seen && before != r.Model:
 		a.otherModel = fmt.Sprintf("request %s (pass %d) was answered by model %q, the ones before it by %q", p.ID, max(1, r.Pass), r.Model, before)
 	case !seen:
-		a.models[want] = r.Model
+		a.models[key] = r.Model
 	}
+}
+
+// launchesModels says whether the schedule has a launch under another model.
+func (s *ArmSpec) launchesModels() bool {
+	return slices.ContainsFunc(s.ScheduleDiff, func(d string) bool {
+		words := strings.Fields(d)
+		return len(words) > 1 && words[0] == "launch" &&
+			slices.ContainsFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, "model=") })
+	})
 }
 
 // otherTokens says that the server saw other prompts than the frozen ones: every reply that

@@ -86,6 +86,7 @@ type ArmSpec struct {
 	Attached      bool              `json:"attached,omitempty"`       // a server that was not started here: pins that cannot be read are unknown
 	Why           string            `json:"why,omitempty"`
 
+	Inexact     string `json:"inexact,omitempty"`     // which reuse of the arm the engine documents as inexact: its numbers neither accuse nor absolve
 	Concurrency int    `json:"concurrency,omitempty"` // clients of the judged pass; 0 = one
 	Identity    string `json:"identity,omitempty"`    // XID: what differs between the identities: salt, adapter, image, config
 	FailLoads   int    `json:"fail_loads,omitempty"`  // loads that the schedule makes fail before the judged pass

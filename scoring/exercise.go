@@ -296,6 +296,10 @@ func (s *scorer) columnX(j *judgement) {
 			mayHit = true
 		}
 	}
+	if why := j.arm.refused(); why != "" && len(j.exercised) == 0 {
+		no(No, Refused, "the engine did not take back what it had stored: %s", why)
+		return
+	}
 	if expected && !mayHit && len(j.exercised) == 0 {
 		no(No, CannotHit, "geometry expects no reuse in any request")
 		return
@@ -378,6 +382,16 @@ func (s *scorer) columnX(j *judgement) {
 		}
 	}
 	j.cols.X = Yes
+}
+
+// refused says what the engine refused to take back, "" when nothing.
+func (a *armRun) refused() string {
+	for _, st := range a.steps {
+		if st.Step == "restore" && st.Done && st.Proved != nil && !*st.Proved {
+			return st.Seen
+		}
+	}
+	return ""
 }
 
 // lostCounter is a counter that was there and could not be read as a count.

@@ -344,7 +344,8 @@ func (a *armRun) addReply(r *probes.Record, set *prompts.Set, known map[string]*
 		return
 	}
 	a.countRank(r.Reply)
-	a.answeredBy(set, p, r.Reply)
+	a.inSlot(p, r.Reply)
+	a.answeredBy(set, p, r.Reply, r.Incarnation)
 	if r.Reply.Prime {
 		return
 	}
@@ -361,12 +362,18 @@ func (a *armRun) addReply(r *probes.Record, set *prompts.Set, known map[string]*
 
 // countRank counts a pinned request, and whether the counters prove the rank: those of the
 // asked rank moved and those of no other did.
+//
+// A server whose ranks are slots has no counters of each, and names the slot in its reply.
 func (a *armRun) countRank(r *probes.Reply) {
 	if r.RankAsked == nil {
 		return
 	}
 	a.ranks.Asked++
 	asked, others := false, false
+	if r.Slot != nil {
+		asked = *r.Slot == *r.RankAsked
+		others = !asked
+	}
 	for _, c := range r.Counters {
 		if c.Rank == "" || c.Role != probes.PromptTokens && c.Role != probes.LocalQueries {
 			continue
@@ -384,6 +391,14 @@ func (a *armRun) countRank(r *probes.Reply) {
 		a.ranks.Proven++
 	case others && !asked && a.elsewhere == "":
 		a.elsewhere = fmt.Sprintf("request %s asked for rank %d and another one served it", r.Prompt, *r.RankAsked)
+	}
+}
+
+// inSlot compares the slot that a prompt names with the one that the reply names: a server may
+// take a number that it does not have for another one in silence.
+func (a *armRun) inSlot(p *prompts.Prompt, r *probes.Reply) {
+	if p.Slot != nil && r.Slot != nil && *p.Slot != *r.Slot && a.elsewhere == "" {
+		a.elsewhere = fmt.Sprintf("request %s asked for slot %d and slot %d served it", r.Prompt, *p.Slot, *r.Slot)
 	}
 }
 

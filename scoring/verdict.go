@@ -60,7 +60,7 @@ var table = []struct {
 			}
 			return Verdict{Word: NotExercised, Sub: sub}
 		}},
-	{14, func(c Columns) bool { return c.D == Unknown && c.B != Yes && !c.UnequalSplit }, word(InconclusiveNoFloor)},
+	{14, func(c Columns) bool { return c.D == Unknown && c.B != Yes && !c.UnequalSplit && !c.Inexact }, word(InconclusiveNoFloor)},
 	{15, func(c Columns) bool { return c.missing() != "" },
 		func(c Columns) Verdict { return Verdict{Word: InconclusiveUnknown, Sub: c.missing()} }},
 	{16, func(c Columns) bool { return c.U != Yes }, word(InconclusivePower)},
@@ -71,6 +71,7 @@ var table = []struct {
 const (
 	CannotHit = "CANNOT_HIT" // geometry expects no reuse
 	ReuseLost = "REUSE_LOST" // expected and not measured
+	Refused   = "REFUSED"    // the engine did not take back what it had stored
 	Trivial   = "TRIVIAL"    // fewer than two geometries
 	Unproven  = "UNPROVEN"   // no counter says so
 )
@@ -103,6 +104,8 @@ func (c Columns) missing() string {
 		return "V"
 	case c.Imported:
 		return "import"
+	case c.Inexact:
+		return "inexact"
 	}
 	return ""
 }

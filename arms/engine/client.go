@@ -46,9 +46,20 @@ func ask(ctx context.Context, e probes.Endpoint, path string, body any) ([]byte,
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s %s: status %d: %s", method, path, resp.StatusCode, words(b))
+		return nil, &statusError{method: method, path: path, status: resp.StatusCode, says: words(b)}
 	}
 	return b, nil
+}
+
+// statusError is an answer with a status other than 200.
+type statusError struct {
+	method, path string
+	status       int
+	says         string
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s %s: status %d: %s", e.method, e.path, e.status, e.says)
 }
 
 // askJSON decodes the answer into v; numbers keep their text where v says `any`.

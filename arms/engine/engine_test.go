@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -86,11 +88,13 @@ func TestLlamaCpp(t *testing.T) {
 			"binary": "/opt/llama/llama-server", "model": "other.gguf", "ggml_backend": "zen4", "kv_cache_dtype": "q8_0", "flash_attn": "on",
 			"threads": "1", "batch": "1024", "ubatch": "64", "slots": "2", "ctx": "4096", "cache_prompt": "off", "kv_unified": "on",
 			"seed": "2", "slot_restore": "on", "cache_ram": "64",
+			"slot_similarity": "0", "cache_reuse": "32", "cache_idle_slots": "on", "ctx_checkpoints": "0", "checkpoint_step": "64", "memory": "hybrid",
 		},
 		With:   map[string]map[string]string{"kv_cache_dtype": {"flash_attn": "on"}},
-		Silent: []string{"slot_restore"},
+		Silent: []string{"slot_restore", "memory"},
 		Bad: map[string]string{
 			"kv_cache_dtype": "fp8", "flash_attn": "auto", "threads": "0", "ubatch": "513", "ctx": "8200", "cache_ram": "-1", "seed": "-1", "model": "",
+			"slot_similarity": "1.5", "cache_reuse": "-1", "cache_idle_slots": "yes", "ctx_checkpoints": "-1", "checkpoint_step": "x", "memory": "mamba",
 		},
 		Dead:  []string{"/build/ggml/src/ggml.c:1: GGML_ASSERT(n > 0) failed", "terminate called after throwing an instance of 'std::bad_alloc'"},
 		Alive: []string{"srv  llama_server: model loaded", "slot launch_slot_: id  0 | task 0 | processing task"},
@@ -212,6 +216,115 @@ func TestSlots(t *testing.T) {
 	check(t, set(t, h, 0, a, b), reuse.Expect, "replay replay", "0+0 0+0", "0+0 0+0")
 }
 
+// TestSlotsRouting: prompts that name no slot. Similarity 0.1 is of the prompt that comes.
+func TestSlotsRouting(t *testing.T) {
+	a, b := numbers(1, 100), numbers(2, 100)
+	fork := append(slices.Clone(a[:40]), numbers(3, 60)...) // 40 of 100 are in a's slot
+	h := prompts.Header{Geometry: prompts.Geometry{Mode: "slot"}}
+	lcp := engine.Slots{Reuse: true, Count: 3, Similarity: 0.1}
+	lru := engine.Slots{Reuse: true, Count: 3}
+	check(t, set(t, h, 0, a, b), lcp.Expect, "replay replay", "0+0 0+0", "99+0 99+0")
+	check(t, set(t, h, 0, a, fork), lcp.Expect, "replay replay", "0+0 40+0", "40+0 40+0") // both go to one slot, two stay empty
+	// without a search for a like one: slots 0 and 1, then 2 and 0, then 1 and 2
+	check(t, set(t, h, 0, a, b), lru.Expect, "replay replay replay", "0+0 0+0", "0+0 0+0", "0+0 0+0")
+	lru.Count = 2
+	check(t, set(t, h, 0, a, b), lru.Expect, "replay replay", "0+0 0+0", "99+0 99+0")
+}
+
+// TestSlotsHost: one slot, and the host keeps what leaves it.
+func TestSlotsHost(t *testing.T) {
+	a, b := numbers(1, 100), numbers(2, 80)
+	h := prompts.Header{Geometry: prompts.Geometry{Mode: "slot"}, MaxTokens: 8}
+	host := engine.Slots{Reuse: true, Count: 1, Similarity: 0.1, Host: true, Says: 7}
+	check(t, set(t, h, 0, a, b), host.Expect, "replay replay restart replay", "0+0 0+0", "0+99 0+79", "0+0 0+0")
+	// an erased slot held the last prompt, which has no copy: it was taken back when it was asked
+	check(t, set(t, h, 0, a, b), host.Expect, "replay reset replay", "0+0 0+0", "0+99 0+0")
+	// another end behind 60 of 100 tokens: the slot keeps more than half, nothing is copied
+	fork := append(slices.Clone(a[:60]), numbers(3, 10)...)
+	check(t, set(t, h, 0, a, fork), host.Expect, "replay replay", "0+0 60+0", "60+0 60+0")
+	host.Host = false
+	check(t, set(t, h, 0, a, b), host.Expect, "replay replay", "0+0 0+0", "0+0 0+0")
+}
+
+// TestSlotsChunks: head of 20, middle of 50, rest of 100.
+func TestSlotsChunks(t *testing.T) {
+	head, middle, rest := numbers(1, 20), numbers(2, 50), numbers(3, 100)
+	long, short := slices.Concat(head, middle, rest), slices.Concat(head, rest)
+	h := prompts.Header{Geometry: prompts.Geometry{Mode: "slot"}}
+	g := engine.Slots{Reuse: true, Chunk: 32}
+	// the long one finds nothing moved in the short one: behind the head it goes on otherwise
+	check(t, set(t, h, 1, long, short), g.Expect, "replay replay", "0+0 119+0", "20+0 119+0")
+	g.Chunk = 101 // the rest is shorter
+	check(t, set(t, h, 1, long, short), g.Expect, "replay", "0+0 20+0")
+	g.Chunk = 0
+	check(t, set(t, h, 1, long, short), g.Expect, "replay", "0+0 20+0")
+}
+
+// TestSlotsHybrid: a checkpoint lies four tokens before the end of each prompt.
+func TestSlotsHybrid(t *testing.T) {
+	a := numbers(1, 201)
+	more := append(slices.Clone(a), numbers(2, 100)...)
+	half := append(slices.Clone(a[:150]), numbers(3, 51)...)
+	h := prompts.Header{Geometry: prompts.Geometry{Mode: "slot"}}
+	g := engine.Slots{Reuse: true, Files: true, Hybrid: true, Checkpoints: 32}
+	check(t, set(t, h, 1, a), g.Expect, "replay replay", "0+0", "197+0")
+	check(t, set(t, h, 1, a, more), g.Expect, "replay replay", "0+0 197+0", "197+0 197+0")
+	check(t, set(t, h, 1, a, half), g.Expect, "replay replay", "0+0 0+0", "0+0 0+0")
+	check(t, set(t, h, 1, a), g.Expect, "replay save restart restore replay", "0+0", "0+197")
+	g.Checkpoints = 1 // that of the first prompt is given up for the second's
+	check(t, set(t, h, 1, a, more), g.Expect, "replay replay", "0+0 197+0", "0+0 197+0")
+	g.Checkpoints = 0
+	check(t, set(t, h, 1, a), g.Expect, "replay replay", "0+0", "0+0")
+}
+
+// TestSlotsExpire: what another configuration saved is not to be found.
+func TestSlotsExpire(t *testing.T) {
+	h := prompts.Header{Geometry: prompts.Geometry{Mode: "slot"}}
+	check(t, set(t, h, 1, numbers(1, 50)), engine.Slots{Reuse: true, Files: true}.Expect, "replay save restart expire restore replay", "0+0", "0+0")
+}
+
+// TestLlamaCppLastChunk: a hybrid prompt is cut four tokens before its end.
+func TestLlamaCppLastChunk(t *testing.T) {
+	pins := engine.LlamaCpp{}.Pins()
+	for _, c := range []struct {
+		memory        string
+		tokens, reuse int
+		want          int
+	}{
+		{"attention", 561, 0, 49}, {"attention", 561, 560, 1}, {"attention", 300, 100, 200},
+		{"hybrid", 561, 0, 4}, {"hybrid", 561, 557, 4}, {"hybrid", 561, 100, 4}, {"hybrid", 3, 0, 3},
+	} {
+		pins["memory"] = c.memory
+		if got := (engine.LlamaCpp{}).LastChunk(pins, c.tokens, c.reuse); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// TestLlamaCppChoices: what the pins allow and mean.
+func TestLlamaCppChoices(t *testing.T) {
+	e := engine.LlamaCpp{}
+	pins := e.Pins()
+	if why := e.CannotWith("WARM", pins); why == "" {
+		t.Error("WARM without a cache beside the slots")
+	}
+	pins["cache_ram"] = "64"
+	if why := e.CannotWith("WARM", pins); why != "" {
+		t.Error(why)
+	}
+	pins["slot_restore"] = "on"
+	if why := e.CannotWith("WARM", pins); why == "" {
+		t.Error("WARM from slot files")
+	}
+	if e.Inexact(pins) != "" {
+		t.Error("nothing is shifted, and it is called inexact")
+	}
+	pins["cache_reuse"] = "32"
+	if e.Inexact(pins) == "" {
+		t.Error("shifted chunks are called exact")
+	}
+}
+
 // TestTestbedPinsRead reads pins from the members that the server states.
 func TestTestbedPinsRead(t *testing.T) {
 	stated := map[string]any{
@@ -255,6 +368,8 @@ func TestLlamaCppPinsRead(t *testing.T) {
 		"model": "/srv/cache/llamacpp/model/x.gguf agrees", "slots": "2 agrees", "seed": "1 agrees", "ctx": "8192 agrees",
 		"binary": "unread", "ggml_backend": "unread", "kv_cache_dtype": "unread", "flash_attn": "unread", "threads": "unread", "batch": "unread",
 		"ubatch": "unread", "cache_prompt": "unread", "cache_ram": "unread", "kv_unified": "unread", "slot_restore": "unread",
+		"slot_similarity": "unread", "cache_reuse": "unread", "cache_idle_slots": "unread", "ctx_checkpoints": "unread", "checkpoint_step": "unread",
+		"memory": "unread",
 	}
 	wantReads(t, reads, want)
 	log, err := os.Open("testdata/llamacpp-start.log")
@@ -270,6 +385,29 @@ func TestLlamaCppPinsRead(t *testing.T) {
 		want[name] = v
 	}
 	wantReads(t, reads, want)
+}
+
+// TestLlamaCppPinsOfCaches reads what build 11669 prints of its caches: a hybrid model with
+// all of them on, and what it prints of those that are off.
+func TestLlamaCppPinsOfCaches(t *testing.T) {
+	asked := map[string]string{"cache_ram": "64", "ctx_checkpoints": "7", "checkpoint_step": "8192", "memory": "attention"}
+	for log, want := range map[string]map[string]string{
+		`0.00.081.114 I llama_memory_recurrent: size =    0.01 MiB (     2 cells,   4 layers,  2 seqs  0 rs_seq), R (f32):    0.01 MiB
+0.00.134.412 I srv    load_model: prompt cache is enabled, size limit: 64 MiB
+0.00.134.413 I srv    load_model: context checkpoints enabled, max = 7, min spacing = 100`: {
+			"cache_ram": "64 agrees", "ctx_checkpoints": "7 agrees", "checkpoint_step": "100 differs", "memory": "hybrid differs"},
+		"0.00.084.967 I srv    load_model: prompt cache is disabled - use `--cache-ram N` to enable it\n0.00.084.983 I srv    load_model: context checkpoints disabled": {
+			"cache_ram": "0 differs", "ctx_checkpoints": "0 differs", "checkpoint_step": "unread", "memory": "unread"},
+	} {
+		var reads []probes.PinRead
+		for _, name := range slices.Sorted(maps.Keys(asked)) {
+			reads = append(reads, probes.PinRead{Name: name, Asked: asked[name]})
+		}
+		if err := (engine.LlamaCpp{}).ReadLog(strings.NewReader(log), reads); err != nil {
+			t.Fatal(err)
+		}
+		wantReads(t, reads, want)
+	}
 }
 
 // wantReads compares reads with name -> "value agrees", "value differs" or "unread".
@@ -341,4 +479,12 @@ func TestSlotErrors(t *testing.T) {
 	*third.Prompts[0].Slot = 2
 	wantErr(third, "slot 2", "Unable to restore slot: No available space")
 	wantErr(set(t, h, 0, a), `"p0"`, "names no slot")
+	// to take nothing back is an answer, to save nothing is none
+	var refused *arms.RefusedError
+	if err := e.Restore(ctx, at, third, arms.Resources{}); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
+		t.Errorf("a refused restore is %v", err)
+	}
+	if err := e.Save(ctx, at, third, arms.Resources{}); errors.As(err, &refused) {
+		t.Errorf("a failing save is called a refusal: %v", err)
+	}
 }

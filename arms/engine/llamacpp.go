@@ -75,7 +75,20 @@ var llamaPins = map[string]pin{
 	"kv_unified":     {off, oneOf(on, off)},                                    //
 	"seed":           {"1", unsigned},                                          //
 	"slot_restore":   {off, oneOf(on, off)},                                    // whether the harness saves and restores slots; the server does not know
+
+	"slot_similarity":  {"0.1", shareOfOne},                   // of a prompt that names no slot, what a slot must hold to get it; 0 = the slot that waited longest
+	"cache_reuse":      {"0", atLeast(0)},                     // fewest tokens of a chunk that is moved to another position; 0 = none is
+	"cache_idle_slots": {off, oneOf(on, off)},                 // idle slots are copied to the host's cache when another prompt comes
+	"ctx_checkpoints":  {"32", atLeast(0)},                    // places of a prompt where the state of recurrent layers is kept
+	"checkpoint_step":  {"8192", atLeast(0)},                  // tokens between two of them inside of a prompt
+	"memory":           {attention, oneOf(attention, hybrid)}, // of the model: keys and values alone, or recurrent states beside them; the server does not take it, its log says it
 }
+
+// What a model keeps of a prompt.
+const (
+	attention = "attention"
+	hybrid    = "hybrid"
+)
 
 func (LlamaCpp) Name() string { return "llamacpp" }
 
@@ -94,8 +107,8 @@ func (LlamaCpp) Configure(role string) (map[string]string, error) {
 	return nil, fmt.Errorf("engine llamacpp has no configuration %q", role)
 }
 
-// SplitPin makes prefill go in pieces of 64 tokens.
-func (LlamaCpp) SplitPin(prompts.Geometry) (name, value string) { return "ubatch", "64" }
+// SplitPin makes prefill go in pieces of 16 tokens.
+func (LlamaCpp) SplitPin(prompts.Geometry) (name, value string) { return "ubatch", "16" }
 
 // Spec needs Resources.Cache where paths are relative, and Resources.Slots where slots are
 // to be saved. Every size is stated and --fit is off, or the server would choose some
@@ -150,7 +163,9 @@ func (LlamaCpp) Spec(pins map[string]string, at arms.Address, res arms.Resources
 		"-m", model, "-a", filepath.Base(model), "--offline", "--no-warmup", "--metrics", "-lv", "4", "-fit", "off",
 		"-c", p["ctx"], "-np", p["slots"], "-b", p["batch"], "-ub", p["ubatch"], "-t", p["threads"], "-tb", p["threads"],
 		"-fa", p["flash_attn"], "-ctk", p["kv_cache_dtype"], "-ctv", p["kv_cache_dtype"],
-		"--cache-ram", p["cache_ram"], "-s", p["seed"],
+		"--cache-ram", p["cache_ram"], "--cache-reuse", p["cache_reuse"], "-sps", p["slot_similarity"],
+		"--ctx-checkpoints", p["ctx_checkpoints"], "--checkpoint-min-step", p["checkpoint_step"], "-s", p["seed"],
+		pick(p["cache_idle_slots"], "--cache-idle-slots", "--no-cache-idle-slots"),
 		pick(p["cache_prompt"], "--cache-prompt", "--no-cache-prompt"), pick(p["kv_unified"], "-kvu", "-no-kvu"))
 	if res.Slots != "" {
 		spec.Argv = append(spec.Argv, "--slot-save-path", res.Slots)
@@ -186,7 +201,7 @@ func (LlamaCpp) CachedIs(preset string) string {
 	switch preset {
 	case "C0", "C0-split", "C1":
 		return "local"
-	case "RST":
+	case "RST", "XID":
 		return "external"
 	}
 	return ""
@@ -194,18 +209,49 @@ func (LlamaCpp) CachedIs(preset string) string {
 
 func (LlamaCpp) Cannot(preset string) string {
 	switch preset {
-	case "C0", "C0-split", "C1", "RST":
+	case "C0", "C0-split", "C1", "C1-XID", "RST", "WARM", "XID":
 		return ""
 	case "COLD":
 		return "llama-server has no external store that a request could fill: slot files are written only when asked"
 	case "REPLAY":
 		return "without an external store a replay in the same process is C1 once more"
-	case "WARM":
-		return "without an external store nothing is left to hit once the slots are erased"
 	case "PART", "C1-PART", "C0-PART":
 		return "a slot holds one prompt, and nothing beneath it could supply the rest of another"
 	}
 	return "engine llamacpp does not know the preset " + preset
+}
+
+// CannotWith: what erased slots held comes back from the host's cache, or not at all.
+func (LlamaCpp) CannotWith(preset string, pins map[string]string) string {
+	switch {
+	case preset == "WARM" && pins["cache_ram"] == "0":
+		return "without a cache beside the slots nothing is left to hit once they are erased: pins: {slot_restore: off, cache_ram: 64} is the host's"
+	case preset == "WARM" && pins["slot_restore"] == on:
+		return "erased slots come back from the host's cache and from no file: pins: {slot_restore: off, cache_ram: 64}"
+	}
+	return ""
+}
+
+// Inexact: a chunk that --cache-reuse moves keeps keys and values that were computed behind
+// another text; only their positions are turned to the new place.
+func (LlamaCpp) Inexact(pins map[string]string) string {
+	if n, err := strconv.Atoi(pins["cache_reuse"]); err != nil || n == 0 {
+		return ""
+	}
+	return "cache_reuse moves chunks of the cache to other positions and keeps what they were computed behind"
+}
+
+// LastChunk: a prompt of a model with recurrent layers is cut where the checkpoint before
+// its end is made, cache or no cache.
+func (LlamaCpp) LastChunk(pins map[string]string, tokens, reused int) int {
+	if pins["memory"] == hybrid && tokens-tail > reused {
+		reused = tokens - tail
+	}
+	ubatch, err := strconv.Atoi(pins["ubatch"])
+	if err != nil || ubatch < 1 || reused >= tokens {
+		return 0
+	}
+	return (tokens-reused-1)%ubatch + 1
 }
 
 // ReadPins reads what /props states: the model, slots, context and seed. Other pins are
@@ -260,6 +306,10 @@ var llamaLog = []struct {
 	{"ubatch", regexp.MustCompile(`llama_context: n_ubatch\s+= (\d+)`), nil},
 	{"threads", regexp.MustCompile(`system_info: n_threads = (\d+) \(n_threads_batch = (\d+)\)`), both},
 	{"kv_cache_dtype", regexp.MustCompile(`llama_kv_cache: size = .* K \((\w+)\):.* V \((\w+)\):`), both},
+	{"cache_ram", regexp.MustCompile(`prompt cache is (?:(disabled)|enabled, size limit: (\d+) MiB)`), func(m []string) string { return zeroOr(m[1], m[2]) }},
+	{"ctx_checkpoints", regexp.MustCompile(`context checkpoints (?:(disabled)|enabled, max = (\d+),)`), func(m []string) string { return zeroOr(m[1], m[2]) }},
+	{"checkpoint_step", regexp.MustCompile(`context checkpoints enabled, max = \d+, min spacing = (\d+)`), nil},
+	{"memory", regexp.MustCompile(`(llama_memory_recurrent): size =`), func([]string) string { return hybrid }},
 	{"ggml_backend", regexp.MustCompile(`load_backend: loaded CPU backend from .*libggml-cpu-([\w.]+)\.so`), nil},
 }
 
@@ -269,6 +319,14 @@ func both(m []string) string {
 		return m[1]
 	}
 	return m[1] + "/" + m[2]
+}
+
+// zeroOr is "0" for what is disabled, else its size.
+func zeroOr(disabled, n string) string {
+	if disabled != "" {
+		return "0"
+	}
+	return n
 }
 
 func enabled(word string) string {
@@ -354,6 +412,10 @@ func eachSlot(ctx context.Context, e probes.Endpoint, s *prompts.Set, action, co
 		var said map[string]any
 		body := map[string]string{"filename": llamaSlotFile(i)}
 		if err := askJSON(ctx, e, fmt.Sprintf("/slots/%d?action=%s", i, action), body, &said); err != nil {
+			var refused *statusError
+			if action == "restore" && errors.As(err, &refused) {
+				return &arms.RefusedError{What: fmt.Sprintf("%s of slot %d", action, i), Status: refused.status, Says: refused.says}
+			}
 			return fmt.Errorf("%s slot %d: %w", action, i, err)
 		}
 		n, err := strconv.Atoi(fmt.Sprint(said[count]))
@@ -370,7 +432,13 @@ func (LlamaCpp) Expect(s *prompts.Set, pins map[string]string, steps []arms.Step
 	if err != nil {
 		return nil
 	}
-	return Slots{Reuse: p["cache_prompt"] == on, Files: p["slot_restore"] == on}.Expect(s, steps)
+	g := Slots{Reuse: p["cache_prompt"] == on, Files: p["slot_restore"] == on, Host: p["cache_ram"] != "0",
+		Hybrid: p["memory"] == hybrid, Says: max(0, s.MaxTokens-1)}
+	g.Count, _ = strconv.Atoi(p["slots"])
+	g.Similarity, _ = strconv.ParseFloat(p["slot_similarity"], 64)
+	g.Chunk, _ = strconv.Atoi(p["cache_reuse"])
+	g.Checkpoints, _ = strconv.Atoi(p["ctx_checkpoints"])
+	return g.Expect(s, steps)
 }
 
 // Death recognises how ggml and the C++ runtime end a process.

@@ -73,6 +73,14 @@ func within(least, most int) func(string) error {
 	}
 }
 
+// shareOfOne accepts numbers from 0 to 1.
+func shareOfOne(v string) error {
+	if x, err := strconv.ParseFloat(v, 64); err != nil || !(x >= 0 && x <= 1) {
+		return fmt.Errorf("%q is not a number from 0 to 1", v)
+	}
+	return nil
+}
+
 // some accepts anything but nothing.
 func some(v string) error {
 	if v == "" {

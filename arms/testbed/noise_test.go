@@ -45,20 +45,23 @@ func TestNoiseSplit(t *testing.T) {
 // reuses, and two drift apart in their last digits.
 func TestNoiseOrder(t *testing.T) {
 	p := scene(Config{}.Geometry, 1, 4).tag(1)
-	of := func(seed uint64) answer {
-		tb := start(t, Config{Noise: NoiseOrder, NoiseSeed: seed})
+	of := func(seed, process uint64) answer {
+		tb := start(t, Config{Noise: NoiseOrder, NoiseSeed: seed, NoiseProcess: process})
 		first, again := ask(t, tb, p), ask(t, tb, p)
 		if !first.same(again) || again.split.Local != 256 {
 			t.Errorf("seed %d: a repeat drifts by %g", seed, drift(first, again))
 		}
 		return first
 	}
-	a, b := of(1), of(2)
+	a, b := of(1, 0), of(2, 0)
 	if d := drift(a, b); d == 0 || d > 1e-3 {
 		t.Errorf("two processes drift by %g", d)
 	}
-	if !a.same(of(1)) {
+	if !a.same(of(1, 0)) {
 		t.Error("the same seed gives other bits")
+	}
+	if x, y := of(1, 1), of(1, 2); x.same(y) || !x.same(of(1, 1)) {
+		t.Error("two processes of one seed have one order, or one of them has two")
 	}
 }
 

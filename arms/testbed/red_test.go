@@ -228,6 +228,18 @@ var reds = []struct {
 	{"F11-adapter", "another adapter", connected, identity(cache.Who{Adapter: "b"}, "another adapter")},
 	{"F11-image", "another image", connected, identity(cache.Who{Image: "b"}, "another image")},
 	{"F11-none", "another adapter", connected, identity(cache.Who{Salt: "other", Adapter: "b"}, "another adapter")},
+	{"F11-local", "another salt: 256 tokens", func(g model.Geometry) Config { return Config{Geometry: g} }, func(l *lab, g model.Geometry) {
+		p := request(scene(g, 11, 4).with("question: key K01 ?"))
+		l.ask("first", p)
+		q := p
+		q.Who = cache.Who{Salt: "other"}
+		if got := l.ask("another salt", q); got.split.Local > 0 {
+			l.note("another salt: %d tokens of somebody else's", got.split.Local*256/(4*g.Every))
+		}
+		if got := l.ask("same salt", q); got.split.Local != 4*g.Every {
+			l.note("same salt: %d tokens instead of %d", got.split.Local, 4*g.Every)
+		}
+	}},
 	{"F12", "restarted: 0 tokens", connected, restart(nil)},
 	{"F13", "restarted", connected, restart(func(c *Config) { c.Epoch = 1 })},
 	{"F14a", "other rank: 0 tokens", func(g model.Geometry) Config {

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	mrand "math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -71,6 +72,7 @@ type Config struct {
 	Draft           int    // most tokens drafted a step; 0 drafts none
 	Noise           string // "", "split" or "order": see Config.cut
 	NoiseSeed       uint64 // of "order", of flakes and of schedules; 0 draws one
+	NoiseProcess    uint64 // mixed into a NoiseSeed that is stated, so that each process has draws of its own
 	Flake           float64
 	Faults          []string
 	Name            string // served model name; empty means DefaultName
@@ -229,6 +231,9 @@ func (cfg *Config) fill() error {
 	or(&cfg.Ranks, 1)
 	or(&cfg.TensorParallel, 1)
 	cfg.asked = cfg.NoiseSeed
+	if cfg.NoiseSeed != 0 && cfg.NoiseProcess != 0 {
+		cfg.NoiseSeed = mrand.New(mrand.NewPCG(cfg.NoiseSeed, cfg.NoiseProcess)).Uint64() >> 12
+	}
 	for cfg.NoiseSeed == 0 {
 		cfg.NoiseSeed = random()
 	}

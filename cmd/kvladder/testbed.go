@@ -30,7 +30,7 @@ func newTestbedServeCmd(stdout, stderr io.Writer) *cobra.Command {
 		scope, policy, noise, adapters                            string
 		port, blocks, budget, ranks, tensor                       int
 		block, recurrent, storeSteps, loadSteps, draft, epoch     int
-		seed, noiseSeed                                           uint64
+		seed, noiseSeed, noiseProcess                             uint64
 		flake                                                     float64
 		caching, noCaching                                        bool
 	)
@@ -84,6 +84,7 @@ func newTestbedServeCmd(stdout, stderr io.Writer) *cobra.Command {
 				Draft:           draft,
 				Noise:           noise,
 				NoiseSeed:       noiseSeed,
+				NoiseProcess:    noiseProcess,
 				Flake:           flake,
 				HashSeed:        hashSeed,
 				Faults:          fault.Parse(faults),
@@ -124,6 +125,7 @@ func newTestbedServeCmd(stdout, stderr io.Writer) *cobra.Command {
 	f.StringVar(&adapters, "adapters", "", "comma-separated `names`; each is served as the model name, a colon and its own")
 	f.StringVar(&noise, "noise", "none", "rounding noise of a healthy engine: none, split (sums depend on the prefill split) or order (an order for each process)")
 	f.Uint64Var(&noiseSeed, "noise-seed", 0, "seed of the order of summation, of flakes and of the order of copies; 0 draws one")
+	f.Uint64Var(&noiseProcess, "noise-process", 0, "mixed into the noise seed: processes of one seed then differ, and can be had again")
 	f.Float64Var(&flake, "flake", 0, "share of the requests that are answered wrongly, whatever was reused")
 	f.StringVar(&hashSeed, "hash-seed", testbed.DefaultHashSeed, "seed of the block hashes; stored KV is found again only under the same one")
 	f.StringVar(&faults, "fault", "", "comma-separated `ids` of faults to plant")

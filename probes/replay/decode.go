@@ -179,6 +179,7 @@ func (d *decoder) addLlama(c *chunk) error {
 		keep(&d.out.Usage.Computed, t.PromptN)
 		keep(&d.out.Usage.Completion, t.PredictedN)
 	}
+	keep(&d.out.Slot, c.Slot)
 	keep(&d.out.Usage.Prompt, c.TokensEvaluated)
 	keep(&d.out.Usage.Completion, c.TokensPredicted)
 	if c.Content != nil {

@@ -35,6 +35,7 @@ var captures = []struct{ file, dialect string }{
 	{"completion_stream.txt", VLLM},
 	{"completion_token_ids.json", VLLM},
 	{"llama_completion.json", LlamaCPP},
+	{"llama_null_logprob.json", LlamaCPP},
 	{"llama_stream.txt", LlamaCPP},
 	{"llama_v1.json", LlamaCPP},
 }

@@ -31,6 +31,7 @@ type chunk struct {
 	TokensEvaluated *int           `json:"tokens_evaluated"` // the whole prompt
 	TokensPredicted *int           `json:"tokens_predicted"`
 	Stop            *bool          `json:"stop"`
+	Slot            *int           `json:"id_slot"`
 	StopType        string         `json:"stop_type"`
 }
 

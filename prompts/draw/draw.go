@@ -74,6 +74,7 @@ type Kind struct {
 var kinds = []Kind{
 	{"mixed", "documents of their own and a quarter that share a prefix, each with a prime", 48, 8, true, 32, mixed},
 	{"needle", "documents of their own, nothing shared", 48, 8, true, 24, needles},
+	{"brief", "the shortest documents of their own that meet cache and store, each with a prime", 48, 8, true, 24, brief},
 	{"shared-prefix", "groups of four that share a prefix which ends between boundaries", 48, 8, true, 24, sharedPrefix},
 	{"partial-hit", "lengths swept over all residues of the boundary, each with a prime", 48, 8, false, 32, partialHit},
 	{"fixed-hit", "equal lengths and equal primes: one geometry, however many requests", 24, 8, false, 1, fixedHit},
@@ -88,6 +89,10 @@ var kinds = []Kind{
 	{"xid-image", "pairs of equal prompts under two images (the embedded engine's mm_hash)", 48, 8, true, 20, xidImage},
 	{"xid-adapter", "pairs of equal prompts under two model names", 48, 8, true, 20, xidAdapter},
 	{"slots", "prose for llama-server, one slot for each prompt, lengths 1 modulo 64", 12, 24, true, 2, slots},
+	{"slots-short", "as slots, lengths 1 modulo 16 and no two equal", 12, 8, true, 2, slotsShort},
+	{"slots-free", "as slots-short, the slot left to the server or to the client", 12, 8, true, 2, slotsFree},
+	{"slots-pairs", "for llama-server, two prompts for each slot, the second without the middle of the first", 24, 8, true, 2, slotPairs},
+	{"slots-grow", "for llama-server, three prompts for each slot: a text, the text and more, half of it and another end", 36, 8, true, 2, slotGrow},
 	{"plain", "prose for a small real model with a paged cache, each with a prime, no tail of one token", 14, 8, true, 8, plain},
 	{"plain-salt", "pairs of equal prose prompts under two cache salts, no tail of one token", 12, 8, true, 4, plainSalt},
 	{"file", "prompts and answers read from a JSONL file", 0, 8, false, 0, fromFile},

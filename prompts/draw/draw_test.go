@@ -72,7 +72,7 @@ func mustDraw(t *testing.T, tok Tokenizer, s Spec) *prompts.Set {
 }
 
 // paged are the kinds that any geometry with a boundary can carry.
-var paged = []string{"mixed", "needle", "shared-prefix", "partial-hit", "t1", "sub-block", "prose"}
+var paged = []string{"mixed", "needle", "brief", "shared-prefix", "partial-hit", "t1", "sub-block", "prose"}
 
 // Over many seeds, each kind keeps what the package promises about every prompt.
 func TestEveryPromptHolds(t *testing.T) {
@@ -597,7 +597,7 @@ func (e *ending) Encode(ctx context.Context, text string) ([]int, error) {
 func TestDrawEndsWithItsContext(t *testing.T) {
 	for _, k := range Kinds() {
 		s := spec(k.Name, 0)
-		if s.File = strings.NewReader(strings.Repeat("{\"prompt\":\"a\"}\n", 10)); k.Name == "slots" {
+		if s.File = strings.NewReader(strings.Repeat("{\"prompt\":\"a\"}\n", 10)); strings.HasPrefix(k.Name, "slots") {
 			s.Wire.Dialect = "llamacpp"
 		}
 		s.Continue = echo
@@ -621,7 +621,7 @@ func TestDrawIsBounded(t *testing.T) {
 		if k.Name == "file" {
 			s.File = strings.NewReader("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n")
 		}
-		if k.Name == "slots" {
+		if strings.HasPrefix(k.Name, "slots") {
 			s.Wire.Dialect = "llamacpp"
 		}
 		s.Continue = echo

@@ -69,7 +69,7 @@ func (d *desk) plain(ctx context.Context, r *random, id, document string, local 
 	for d.bound > 2 && n%d.bound < 2 {
 		n = d.length(r, r.within(3, 5), 2)
 	}
-	ids, err := d.report(ctx, r, n)
+	ids, err := d.sentences(ctx, r, n)
 	if err != nil {
 		return prompts.Prompt{}, err
 	}

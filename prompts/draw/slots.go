@@ -34,7 +34,7 @@ func slots(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 		r := stream(d.spec.Seed, "slots "+name)
 		blocks := r.within(5, 9)
 		n := ubatch*blocks + 1
-		ids, err := d.report(ctx, r, n)
+		ids, err := d.sentences(ctx, r, n)
 		if err != nil {
 			return nil, err
 		}
@@ -57,8 +57,8 @@ func slots(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 	return out, nil
 }
 
-// report is an instruction and n tokens of it and of plain sentences.
-func (d *desk) report(ctx context.Context, r *random, n int) ([]int, error) {
+// sentences are n ids of an instruction and a report in plain sentences.
+func (d *desk) sentences(ctx context.Context, r *random, n int) ([]int, error) {
 	text := instructions[r.below(len(instructions))]
 	var ids []int
 	for len(ids) < n {

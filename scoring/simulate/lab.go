@@ -146,11 +146,12 @@ func (d *ladder) climb(a *scoring.ArmSpec, run int) (failed int) {
 	for i := range document {
 		document[i] = normal(w.Document)
 	}
+	struck, alone := d.flakes()
 	for i := range d.set.Prompts {
 		doc := i % len(d.factor)
 		shift := d.factor[doc] * (process + document[doc] + normal(w.Reply))
 		gap := d.gap[i] + d.factor[doc]*(process+document[doc]+normal(w.Reply))
-		bad := d.rng.Float64() < w.Flake || a.Name == "A1" && d.defects[i]
+		bad := d.rng.Float64() < alone || struck[doc] || a.Name == "A1" && d.defects[i]
 		if bad {
 			failed++
 		}
@@ -164,6 +165,21 @@ func (d *ladder) climb(a *scoring.ArmSpec, run int) (failed int) {
 	fact(probes.FactArmEnd, probes.ArmEndFact{Sent: w.Requests, Records: w.Requests})
 	d.emit(probes.Record{Run: run, Chain: a.Chain, Attempt: base.Attempt}, probes.FactChainEnd, nil)
 	return failed
+}
+
+// flakes draws which documents are struck as a whole in one process, and the chance that is
+// left to each of the other replies, so that any one reply is wrong with chance Flake:
+// 1 - (1-whole)(1-alone) = Flake.
+func (d *ladder) flakes() (struck []bool, alone float64) {
+	whole := d.world.Flake * d.world.Together
+	struck = make([]bool, len(d.factor))
+	if whole == 0 {
+		return struck, d.world.Flake
+	}
+	for i := range struck {
+		struck[i] = d.rng.Float64() < whole
+	}
+	return struck, 1 - (1-d.world.Flake)/(1-whole)
 }
 
 // answer is one reply of two tokens: the first is the same in every process and moves by

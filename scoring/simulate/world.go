@@ -11,6 +11,12 @@ type World struct {
 	// reuse, in control and arm alike, every reply by itself.
 	Flake float64
 
+	// Together is the share of those that do not come alone: a document in one process is
+	// struck as a whole, and all its replies there are wrong. A single reply is wrong as
+	// often as ever. 0: flakes know nothing of each other, which is what the exact tests
+	// suppose.
+	Together float64
+
 	// Process, Document and Reply are standard deviations of three shifts of a log
 	// probability: shared by all replies of a process, by those of a document in one
 	// process, and by nothing. Documents differ in how large all three are: by a factor
@@ -29,6 +35,13 @@ type World struct {
 func Null(flake float64) World {
 	return World{Requests: 38, Documents: 18, Controls: 3, Arms: 3, Flake: flake,
 		Process: 0.001, Document: 0.0005, Reply: 0.0003, Spread: 0.3}
+}
+
+// NullTogether is Null with half of the flakes striking whole documents.
+func NullTogether(flake float64) World {
+	w := Null(flake)
+	w.Together = 0.5
+	return w
 }
 
 // Corrupt is a world in which every process computes the same bits, no reply is wrong by

@@ -20,13 +20,15 @@ import "kvladder/arms/testbed/model"
 type Hooks struct {
 	// Root makes the parent of every first block from the operator's seed.
 	Root func(seed string) Hash
+	// Extra gives what block hashes cover of an identity.
+	Extra func(Who) string
 	// Fresh prepares a block, new or recycled, for its next holder.
 	Fresh func(*model.Block)
 }
 
 // Healthy returns the hooks of an engine without faults.
 func Healthy() Hooks {
-	return Hooks{Root: Root, Fresh: (*model.Block).Reset}
+	return Hooks{Root: Root, Extra: Who.Extra, Fresh: (*model.Block).Reset}
 }
 
 // Local holds the pools of one data-parallel rank, one for each cache group.

@@ -19,6 +19,21 @@ var (
 		func(w *cache.Who) { *w = cache.Who{} })
 )
 
+// localSaltForgotten leaves the salt out of the block hashes themselves: one tenant's blocks
+// are found by another in the local cache, with or without a store, and in a store that
+// builds its keys on them. A salt changes no KV, so no text can show it.
+var localSaltForgotten = Fault{
+	ID:      "F11-local",
+	Summary: "block hashes of the local cache leave out the tenant's salt",
+	Plant: func(p *sched.Path) {
+		healthy := p.Cache.Extra
+		p.Cache.Extra = func(w cache.Who) string {
+			w.Salt = ""
+			return healthy(w)
+		}
+	},
+}
+
 func identityForgotten(id, summary string, forget func(*cache.Who)) Fault {
 	return Fault{ID: id, Summary: summary, Plant: func(p *sched.Path) {
 		healthy := p.Store.Keys

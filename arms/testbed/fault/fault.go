@@ -39,6 +39,7 @@ var all = []Fault{
 	unalignedSnapshot,
 	adapterForgotten,
 	imageForgotten,
+	localSaltForgotten,
 	allForgotten,
 	saltForgotten,
 	processRoot,

@@ -190,7 +190,7 @@ func (e *Engine) clear(t *task) {
 
 // extendChain brings t's block hashes up to its tokens.
 func (e *Engine) extendChain(t *task) {
-	t.chain = cache.Extend(t.chain, e.cfg.Root, t.tokens, t.Who.Extra(), e.geo.Block)
+	t.chain = cache.Extend(t.chain, e.cfg.Root, t.tokens, e.cfg.Path.Cache.Extra(t.Who), e.geo.Block)
 }
 
 // tables returns copies of t's tables.

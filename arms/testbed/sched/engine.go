@@ -350,7 +350,10 @@ func (e *Engine) Stats() Stats {
 func (e *Engine) publish() {
 	e.count.Running, e.count.Waiting = len(e.running), len(e.waiting)+len(e.loading)
 	e.count.Loading, e.count.Copying = len(e.loading), len(e.copying)
-	e.count.Steps, e.count.NullChecksum = e.steps, e.nullChecksum()
+	e.count.Steps = e.steps
+	if len(e.running)+len(e.waiting)+len(e.loading) == 0 {
+		e.count.NullChecksum = e.nullChecksum()
+	}
 	e.count.Evictions = e.local.Attention.Evictions() + e.local.Window.Evictions() + e.local.States.Evictions()
 	e.count.Attention = e.local.Attention.Counts()
 	e.count.Window = e.local.Window.Counts()

@@ -20,7 +20,7 @@ type Stats struct {
 	Steps                          int
 	Evictions                      int    // findable slots recycled, all groups
 	OfferedNull                    int    // null blocks written to the store
-	NullChecksum                   uint32 // over the null blocks of all groups
+	NullChecksum                   uint32 // over the null blocks of all groups, as of the last step that left nobody computing
 	Loading, Copying               int    // under way: loads, copies to the store
 	Drafts                         int    // steps that drafted
 	DraftTokens, AcceptedTokens    int

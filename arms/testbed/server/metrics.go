@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 
 	"kvladder/arms/testbed/cache"
 	"kvladder/arms/testbed/sched"
@@ -20,17 +21,19 @@ type exposition struct {
 	created float64
 }
 
-// sample is one line: labels as name, value, name, value…
+// sample is one line: labels as labelSet writes them, and a value.
 type sample struct {
-	labels []string
+	labels string
 	value  float64
 }
 
 func (x *exposition) family(name, kind, help string, samples []sample) {
-	fmt.Fprintf(&x.b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+	for _, w := range []string{"# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"} {
+		x.b.WriteString(w)
+	}
 	for _, s := range samples {
 		x.b.WriteString(name)
-		x.b.WriteString(labelSet(s.labels))
+		x.b.WriteString(s.labels)
 		x.b.WriteByte(' ')
 		x.b.WriteString(pythonFloat(s.value))
 		x.b.WriteByte('\n')
@@ -47,17 +50,51 @@ func (x *exposition) counter(name, help string, samples []sample) {
 	x.family(name+"_created", "gauge", help, born)
 }
 
+var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+// labelSet writes labels, given as name, value, name, value…
 func labelSet(labels []string) string {
 	if len(labels) == 0 {
 		return ""
 	}
 	pairs := make([]string, 0, len(labels)/2)
-	escape := strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 	for i := 0; i < len(labels); i += 2 {
 		pairs = append(pairs, labels[i]+`="`+escape.Replace(labels[i+1])+`"`)
 	}
 	sort.Strings(pairs)
 	return "{" + strings.Join(pairs, ",") + "}"
+}
+
+// labels are the label sets of one server, each written once: a page has dozens of samples,
+// and a harness reads it after every request.
+type labels struct {
+	name   string   // served model
+	config []string // of cache_config_info, for each rank
+
+	mu    sync.Mutex
+	known map[labelKey]string
+}
+
+type labelKey struct {
+	rank int
+	more [4]string
+}
+
+// of returns the label set of a rank with up to two labels more.
+func (l *labels) of(rank int, more ...string) string {
+	key := labelKey{rank: rank}
+	copy(key.more[:], more)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	set, ok := l.known[key]
+	if !ok {
+		set = labelSet(append([]string{"engine", strconv.Itoa(rank), "model_name", l.name}, more...))
+		if l.known == nil {
+			l.known = map[labelKey]string{}
+		}
+		l.known[key] = set
+	}
+	return set
 }
 
 // pythonFloat prints a number with a point or an exponent, like Python's repr.
@@ -82,11 +119,9 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 func (s *Server) exposition(stats []sched.Stats) string {
 	started := float64(s.cfg.Facts.Started.UnixNano()) / 1e9
 	x := &exposition{created: started}
-	x.family("process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.", []sample{{nil, started}})
+	x.family("process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.", []sample{{"", started}})
 
-	base := func(k int, more ...string) []string {
-		return append([]string{"engine", strconv.Itoa(k), "model_name", s.cfg.Name}, more...)
-	}
+	base := s.labels.of
 	each := func(value func(*sched.Stats) int) []sample {
 		out := make([]sample, len(stats))
 		for k := range stats {
@@ -161,11 +196,7 @@ func (s *Server) exposition(stats []sched.Stats) string {
 
 	config := make([]sample, len(stats))
 	for k := range stats {
-		labels := base(k)
-		for name, v := range s.cfg.Facts.cacheConfig() {
-			labels = append(labels, name, pythonRepr(v))
-		}
-		config[k] = sample{labels, 1}
+		config[k] = sample{s.labels.config[k], 1}
 	}
 	x.family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig", config)
 
@@ -210,7 +241,7 @@ func (s *Server) exposition(stats []sched.Stats) string {
 }
 
 // poolSamples spreads the pools over group and state.
-func poolSamples(stats []sched.Stats, base func(int, ...string) []string) []sample {
+func poolSamples(stats []sched.Stats, base func(int, ...string) string) []sample {
 	var out []sample
 	for k := range stats {
 		t := &stats[k]

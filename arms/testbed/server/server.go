@@ -46,7 +46,8 @@ type Server struct {
 	mux  *http.ServeMux
 	turn atomic.Uint64 // of the round robin over ranks
 
-	dead atomic.Bool
+	dead   atomic.Bool
+	labels labels
 
 	logging sync.Mutex
 }
@@ -59,7 +60,14 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = io.Discard
 	}
-	s := &Server{cfg: cfg, mux: http.NewServeMux()}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), labels: labels{name: cfg.Name}}
+	for k := range cfg.Ranks {
+		set := []string{"engine", strconv.Itoa(k), "model_name", cfg.Name}
+		for name, v := range cfg.Facts.cacheConfig() {
+			set = append(set, name, pythonRepr(v))
+		}
+		s.labels.config = append(s.labels.config, labelSet(set))
+	}
 	s.mux.HandleFunc("POST /v1/completions", s.completions)
 	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	s.mux.HandleFunc("POST /tokenize", s.tokenize)

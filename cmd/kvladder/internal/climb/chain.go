@@ -40,7 +40,8 @@ type chainRun struct {
 	logName  string
 	tail     *arms.Tail
 	launches int
-	inc      string // name of the incarnation
+	pins     map[string]string // of the process that was launched last
+	inc      string            // name of the incarnation
 	arm      *scoring.ArmSpec
 	sent     int
 	stopping bool
@@ -203,15 +204,32 @@ func (r *chainRun) entry() receipts.LedgerObject {
 }
 
 func (r *chainRun) storeFact(when string) error {
-	sf, err := r.c.Engine.Store(r.res)
+	sf, source, err := r.stored()
 	sf.When = when
 	if err != nil {
 		rec := r.at()
 		rec.Kind = probes.KindFact
-		rec.Fact = &probes.Fact{Name: probes.FactStore, Source: "store folder", Error: err.Error()}
+		rec.Fact = &probes.Fact{Name: probes.FactStore, Source: source, Error: err.Error()}
 		return r.c.append(rec)
 	}
-	return r.fact(probes.FactStore, "store folder", sf)
+	return r.fact(probes.FactStore, source, sf)
+}
+
+// stored is what the store holds now: by the engine's log where that is the only place to
+// look, else by the store's folder.
+func (r *chainRun) stored() (probes.StoreFact, string, error) {
+	if x, ok := r.c.Engine.(arms.Accountant); ok && r.logName != "" {
+		f, err := os.Open(r.c.Folder.at(r.logName))
+		if err != nil {
+			return probes.StoreFact{}, "log", err
+		}
+		defer f.Close()
+		if sf, ok, err := x.Kept(f, r.pins); ok || err != nil {
+			return sf, "log", err
+		}
+	}
+	sf, err := r.c.Engine.Store(r.res)
+	return sf, "store folder", err
 }
 
 func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
@@ -252,10 +270,28 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 		}
 		return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "save", Done: true})
 	case "restore":
-		if err := r.c.Engine.Restore(ctx, r.proc.Endpoint, r.c.Set, r.res); err != nil {
+		err := r.c.Engine.Restore(ctx, r.proc.Endpoint, r.c.Set, r.res)
+		var refused *arms.RefusedError
+		if errors.As(err, &refused) { // an answer: what follows is computed anew
+			if gerr := r.gone(ctx, nil); gerr != nil {
+				return gerr
+			}
+			return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "restore", Done: true, Proved: new(false), Seen: refused.Error()})
+		}
+		if err != nil {
 			return r.gone(ctx, r.harness("restore", err))
 		}
 		return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "restore", Done: true})
+	case "damage":
+		d, ok := r.c.Engine.(arms.Damager)
+		if !ok {
+			return r.harness("damage", errors.New("this engine cannot do it"))
+		}
+		seen, err := d.Damage(r.res, st.Args)
+		if err != nil {
+			return r.harness("damage "+strings.Join(st.Args, " "), err)
+		}
+		return r.fact(probes.FactStep, "store folder", probes.StepFact{Step: "damage", Args: st.Args, Done: true, Proved: new(true), Seen: seen})
 	case "corrupt":
 		seen, err := corrupt(r.res.Store, st.Args)
 		if err != nil {
@@ -273,6 +309,7 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 		k, v, _ := strings.Cut(w, "=")
 		pinned[k] = v
 	}
+	r.pins = pinned
 	if err := r.company(ctx, pinned); err != nil {
 		return err
 	}

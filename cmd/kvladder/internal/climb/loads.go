@@ -3,12 +3,78 @@ package climb
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"slices"
+	"time"
 
 	"kvladder/arms"
 	"kvladder/probes"
 	"kvladder/probes/replay"
 )
+
+// logged is how much the process has printed so far.
+func (r *chainRun) logged() int64 {
+	st, err := os.Stat(r.c.Folder.at(r.logName))
+	if err != nil {
+		return 0
+	}
+	return st.Size()
+}
+
+// account reads from the log of a pass, which began at byte from, where each request's tokens
+// came from, where the engine says it there alone. A server prints behind its replies, so a
+// log that is short of requests is read again.
+func (r *chainRun) account(ctx context.Context, st arms.ChainStep, from int64) error {
+	x, ok := r.c.Engine.(arms.Accountant)
+	if !ok || !r.arm.Connector {
+		return nil
+	}
+	var ids []string
+	for _, p := range r.c.Set.Prompts {
+		if st.Do == "prime" && p.Prime != nil {
+			ids = append(ids, p.ID+"/prime")
+		}
+		ids = append(ids, p.ID)
+	}
+	var loads []arms.Load
+	for range 20 {
+		f, err := os.Open(r.c.Folder.at(r.logName))
+		if err != nil {
+			return r.harness("reading the log", err)
+		}
+		_, err = f.Seek(from, io.SeekStart)
+		told := false
+		if err == nil {
+			loads, told, err = x.Account(f, r.pins)
+		}
+		f.Close()
+		if err != nil {
+			return r.harness("reading the log", err)
+		}
+		if !told {
+			return nil
+		}
+		if len(loads) >= len(ids) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	if len(loads) != len(ids) {
+		r.c.say("chain %s: the log tells of %d requests, %d were sent: it is not taken for an account of them", r.attempt, len(loads), len(ids))
+		return nil
+	}
+	fact := probes.LoadsFact{Pass: st.Pass, Complete: true, Loads: []probes.Load{}}
+	for i, l := range loads {
+		l.RequestID = replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, ids[i])
+		fact.Loads = append(fact.Loads, l.Load)
+	}
+	return r.fact(probes.FactLoads, "log", fact)
+}
 
 // blocksUsed is the invariant that a load writes the blocks behind the local hit and no
 // other.

@@ -2,7 +2,10 @@ package climb
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"time"
 
 	"kvladder/arms"
@@ -27,10 +30,14 @@ func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
 	if err != nil {
 		return err
 	}
+	from := r.logged()
 	if n := r.clients(st); n > 1 || r.aborts != nil {
 		err = r.together(ctx, st, n)
 	} else {
 		err = r.oneByOne(ctx, st, last)
+		if err == nil {
+			err = r.account(ctx, st, from)
+		}
 	}
 	if err != nil {
 		return err
@@ -269,17 +276,11 @@ func (r *chainRun) drain(ctx context.Context) error {
 				}
 			}
 		}
-		sf, err := r.c.Engine.Store(r.res)
+		files, bytes, err := sizeOf(r.res.Store)
 		if err != nil {
 			return "", err
 		}
-		if sf.Files != nil {
-			seen += fmt.Sprintf("files=%d ", *sf.Files)
-		}
-		if sf.Bytes != nil {
-			seen += fmt.Sprintf("bytes=%d", *sf.Bytes)
-		}
-		return seen, nil
+		return seen + fmt.Sprintf("files=%d bytes=%d", files, bytes), nil
 	}
 	prev, same := "", 0
 	for time.Since(begin) < limit {
@@ -303,4 +304,23 @@ func (r *chainRun) drain(ctx context.Context) error {
 	}
 	proved := false
 	return r.fact(probes.FactDrain, "counters and store folder", probes.StepFact{Step: "drain", Done: true, Proved: &proved, Seen: "still moving after " + limit.String() + ": " + prev})
+}
+
+// sizeOf says how many files a folder holds, folders below it included, and of how many bytes.
+// It reads none of them: a store may be larger than what can be read between two looks.
+func sizeOf(folder string) (files int, bytes int64, err error) {
+	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				files++
+				bytes += info.Size()
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // no folder at all, or a temporary file that was renamed meanwhile
+		}
+		return err
+	})
+	return files, bytes, err
 }

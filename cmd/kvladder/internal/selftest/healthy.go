@@ -3,9 +3,12 @@ package selftest
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"kvladder/arms"
 	"kvladder/scoring"
@@ -54,7 +57,7 @@ func (b *Bench) Healthy(ctx context.Context, n int, upper HealthyUpper) (Healthy
 			return err
 		}
 		l.Pin(one.geometryPins())
-		res, err := one.ladder(ctx, fmt.Sprintf("healthy-%d", i), l, set, b.Inproc)
+		res, err := one.ladder(ctx, fmt.Sprintf("healthy-%d", i), l, set, &numbered{Launcher: b.Inproc})
 		if err != nil {
 			return fmt.Errorf("healthy ladder %d: %w", i, err)
 		}
@@ -110,15 +113,27 @@ func (rep *HealthyReport) count(res scoring.Result, noisy bool, what string) {
 	}
 }
 
+// numbered gives each engine of a ladder its number, so that a random order of summation and
+// a flake are of one process, and come out of the seed again all the same.
+type numbered struct {
+	arms.Launcher
+	n atomic.Uint64
+}
+
+func (l *numbered) Launch(ctx context.Context, spec arms.Spec, log io.Writer) (arms.Process, error) {
+	spec.Argv = append(slices.Clone(spec.Argv), "--noise-process", fmt.Sprint(l.n.Add(1)))
+	return l.Launcher.Launch(ctx, spec, log)
+}
+
+// smallGeometries are those of healthy ladders: attention block and recurrent boundary.
+var smallGeometries = []Geometry{DefaultGeometry, {32, 64}, {64, 64}, {16, 80}, {32, 96}}
+
 // drawHealthy draws one small ladder. The draw depends on the seed and the number alone.
 func drawHealthy(seed uint64, i int, noisy bool) (text, kind string, size int, setSeed uint64, geo Geometry) {
 	r := rand.New(rand.NewPCG(seed, uint64(i)))
-	geo = DefaultGeometry
-	if r.IntN(3) == 0 {
-		geo = Geometry{32, 96}
-	}
-	kind = []string{"mixed", "mixed", "needle", "partial-hit"}[r.IntN(4)]
-	size = 14 + r.IntN(11)
+	geo = smallGeometries[r.IntN(len(smallGeometries))]
+	kind = []string{"brief", "brief", "brief", "mixed", "needle", "partial-hit"}[r.IntN(6)]
+	size = 10 + r.IntN(9)
 	setSeed = 1 + r.Uint64N(40) // few Sets, so that drawing them costs little beside climbing
 	pins := []string{"kv_cache_dtype: " + []string{"bf16", "fp8"}[r.IntN(2)], fmt.Sprintf("model_seed: %d", []int{7, 11, 11}[r.IntN(3)])}
 	if noisy {
@@ -133,7 +148,7 @@ func drawHealthy(seed uint64, i int, noisy bool) (text, kind string, size int, s
 	if kind != "needle" && r.IntN(3) == 0 {
 		list = append(list, "PART")
 	}
-	text = fmt.Sprintf("ladder: healthy-%d\nengine: testbed\nset: drawn\npins: {%s}\narms: [%s]\nfloors: {C0: 3, C1: 3}\nrules: {n_min: 8, g_min: 6, p_max: 0.40}\n",
-		i, strings.Join(pins, ", "), strings.Join(list, ", "))
+	text = fmt.Sprintf("ladder: healthy-%d\nengine: testbed\nset: drawn\npins: {%s}\narms: [%s]\nfloors: {C0: %d, C1: %d}\nrules: {n_min: 8, g_min: 6, p_max: 0.40}\n",
+		i, strings.Join(pins, ", "), strings.Join(list, ", "), 2+r.IntN(2), 2+r.IntN(2))
 	return text, kind, size, setSeed, geo
 }
