@@ -31,6 +31,7 @@ func (e *Entry) check() (what, hint string) {
 		only("from", len(e.From) > 0, "XID"),
 		only("passes", e.Passes != 0, "SOAK"),
 		only("minutes", e.Minutes != 0, "SOAK"),
+		only("stop", e.Stop != nil, "SOAK"),
 		only("flood", e.Flood != 0, "PRESS", "C0-late"),
 		only("steps", len(e.Steps) > 0, "custom"),
 		only("config", e.Config != "", "custom"),
@@ -64,6 +65,11 @@ func (e *Entry) check() (what, hint string) {
 	case "SOAK":
 		if e.Passes == 0 {
 			return "it needs a number of passes", "add passes: 20; minutes: M spreads them over at least M minutes"
+		}
+		if e.Stop != nil {
+			if err := e.Stop.stop(1).Check(); err != nil {
+				return "stop: " + err.Error(), "stop: {rule: sprt, p0: 0.001, p1: 0.05, alpha: 0.05, beta: 0.05}"
+			}
 		}
 	case "XID":
 		if !slices.Contains(Identities, e.Identity) {

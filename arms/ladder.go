@@ -125,6 +125,7 @@ type Entry struct {
 	From        map[string]Scalar `yaml:"from"`        // XID of config: pins of the process that fills the store
 	Passes      int               `yaml:"passes"`      // SOAK: rounds
 	Minutes     float64           `yaml:"minutes"`     // SOAK: the rounds are spread over at least so long
+	Stop        *StopFile         `yaml:"stop"`        // SOAK: the rule by which it may end early
 	Flood       int               `yaml:"flood"`       // PRESS, C0-late: pool sizes that are sent between the passes
 
 	Config        string     `yaml:"config"` // custom: C0, C1 or store
@@ -135,6 +136,28 @@ type Entry struct {
 	Steps         []StepLine `yaml:"steps"`
 
 	at int // which of the file's arms it is, from 1; 0 = not known
+}
+
+// StopFile is the stopping rule of a soak: `{rule: sprt, p0: 0.001, p1: 0.05}`, or rule
+// e-process, which ends by an alarm alone. Alpha, and the beta of an SPRT, are 0.05 where none
+// is stated.
+type StopFile struct {
+	Rule  string   `yaml:"rule"`
+	P0    float64  `yaml:"p0"`
+	P1    float64  `yaml:"p1"`
+	Alpha *float64 `yaml:"alpha"`
+	Beta  *float64 `yaml:"beta"`
+}
+
+// stop is the rule as it is registered, counting from a pass on.
+func (f *StopFile) stop(from int) *scoring.Stop {
+	s := &scoring.Stop{Rule: f.Rule, P0: f.P0, P1: f.P1, Alpha: 0.05, From: from}
+	if s.Rule == scoring.StopSPRT {
+		s.Beta = 0.05
+	}
+	set(&s.Alpha, f.Alpha)
+	set(&s.Beta, f.Beta)
+	return s
 }
 
 // UnmarshalYAML accepts `WARM` for `{preset: WARM}`.
@@ -195,7 +218,28 @@ type Rules struct {
 	HitShare   *float64 `yaml:"hit_share"`
 	Replicates *int     `yaml:"replicates"`
 	Stall      *float64 `yaml:"stall_seconds"`
+
+	Thresholds *ThresholdsFile `yaml:"thresholds"`
+	Bootstrap  *BootstrapFile  `yaml:"bootstrap"`
 }
+
+// ThresholdsFile overrides formulas over the floor, whose grammar is that of scoring.Formula:
+// `near_tie: 2 * p99(P.margin)`. They are made of control data between processes alone.
+type ThresholdsFile struct {
+	D0Flag  *string `yaml:"d0_flag"`
+	NearTie *string `yaml:"near_tie"`
+}
+
+// BootstrapFile overrides the registered resampling of clusters: `{seed: 7, resamples: 5000,
+// by: document}`.
+type BootstrapFile struct {
+	Seed      *int    `yaml:"seed"`
+	Resamples *int    `yaml:"resamples"`
+	By        *string `yaml:"by"`
+}
+
+// resampling is what a ladder registers that says nothing of it.
+var resampling = scoring.Resampling{Seed: 38, Resamples: 2000, By: scoring.ByGeometry}
 
 // Alpha holds the two significance levels.
 type Alpha struct {
@@ -352,8 +396,8 @@ func kindWord(t reflect.Type) string {
 
 var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "arms", "floors", "rules",
 	"replay", "parallel", "predict", "not_claimed", "unproven", "claims", "name", "preset", "before", "n_min", "g_min", "p_max", "alpha",
-	"after", "base", "concurrency", "clients", "identity", "from", "passes", "minutes", "flood", "config", "reference", "reference_pass", "exercise", "path",
-	"steps", "control_max", "hit_share", "replicates", "stall_seconds", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
+	"after", "base", "concurrency", "clients", "identity", "from", "passes", "minutes", "stop", "rule", "p0", "p1", "beta", "flood", "config", "reference", "reference_pass", "exercise", "path",
+	"steps", "control_max", "hit_share", "replicates", "stall_seconds", "thresholds", "d0_flag", "near_tie", "bootstrap", "seed", "resamples", "by", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
 
 // suggest names the known word closest to the one that was written.
 func suggest(got string, known []string) string {
@@ -510,6 +554,23 @@ func (l *Ladder) rule() (scoring.Rule, error) {
 		set(&r.Alpha.Failures, f.Alpha.Failures)
 		set(&r.Alpha.Divergence, f.Alpha.Divergence)
 	}
+	t, b := scoring.DefaultThresholds(), resampling
+	if f.Thresholds != nil {
+		set(&t.D0Flag, (*scoring.Formula)(f.Thresholds.D0Flag))
+		set(&t.NearTie, (*scoring.Formula)(f.Thresholds.NearTie))
+	}
+	if f.Bootstrap != nil {
+		set(&b.Seed, f.Bootstrap.Seed)
+		set(&b.Resamples, f.Bootstrap.Resamples)
+		set(&b.By, f.Bootstrap.By)
+	}
+	if err := t.Check(); err != nil {
+		return r, l.wrong([]any{"rules", "thresholds"}, `such as near_tie: "p99(P.margin)"`, "rules.thresholds.%v", err)
+	}
+	if err := b.Check(); err != nil {
+		return r, l.wrong([]any{"rules", "bootstrap"}, "bootstrap: {seed: 38, resamples: 2000, by: geometry}", "rules.bootstrap: %v", err)
+	}
+	r.Thresholds, r.Bootstrap = &t, &b
 	bad := func(name string, v any, want string) error {
 		path := []any{"rules"}
 		for _, p := range strings.Split(name, ".") {

@@ -300,6 +300,9 @@ func (r *resolver) ownChain(g Dtype, suffix string, e Entry) error {
 		r.based(t, e, 1)
 	case "SOAK":
 		r.based(t, e, e.Passes)
+		if e.Stop != nil {
+			a.Stop = e.Stop.stop(a.Passes - e.Passes + 1)
+		}
 	}
 	if err != nil {
 		return err

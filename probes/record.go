@@ -200,6 +200,7 @@ const (
 	FactPool        = "pool"        // PoolFact
 	FactRunning     = "running"     // RunningFact
 	FactLoadFailed  = "load-failed" // LoadFailedFact
+	FactStop        = "stop"        // StopFact: a soak ends before its length, by its registered rule
 )
 
 // PlanFact opens a transcript.
@@ -346,6 +347,15 @@ type LoadFailedFact struct {
 	Prompt    string `json:"prompt"`
 	Recovered bool   `json:"recovered"` // the engine computed what was missing; false: it ended the request
 	Line      string `json:"line"`
+}
+
+// StopFact says where a registered rule ended a soak: what it decided, after how many
+// requests, and the pass that was finished then.
+type StopFact struct {
+	Rule     string `json:"rule"`
+	Decision string `json:"decision"`
+	Requests int    `json:"requests"`
+	Pass     int    `json:"pass"`
 }
 
 // LivenessFact is the question asked of the engine after load.

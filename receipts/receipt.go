@@ -122,6 +122,7 @@ type Predicate struct {
 
 	Exercise    []Exercise   `json:"exercise"`
 	Floors      []Floor      `json:"floors"`
+	Thresholds  []Thresholds `json:"thresholds,omitempty"` // what the registered formulas come to over each judged arm's floor
 	Tests       []Test       `json:"tests"`
 	Predictions []Prediction `json:"predictions"`
 
@@ -184,6 +185,14 @@ type Floor struct {
 	Failed    int      `json:"failed"`
 	D0Values  int      `json:"d0_values"`
 	D0Max     *float64 `json:"d0_max"`
+}
+
+// Thresholds are the floor of a judged arm in numbers: the spread within processes (W) and
+// between them (P), and the registered formulas with the values that P gives them. The
+// formulas are in the plan, "/design/rule/thresholds"; the numbers came from controls alone.
+type Thresholds struct {
+	Arm string `json:"arm"`
+	scoring.FloorFigures
 }
 
 // Test is one test that may carry a verdict, with the integers it is computed from.

@@ -360,6 +360,9 @@ func (s *scan) endSchedule() {
 		}
 		for _, client := range sortedKeys(clients[spec.Name]) {
 			for n := 1; n <= spec.Passes; n++ {
+				if a.Soak != nil && a.Soak.Stopped != nil && n > *a.Soak.Stopped {
+					break // its registered rule ended it there, which the result derives again
+				}
 				if got := whole[armPass{spec.Name, client, n}]; got != len(s.set.Prompts) {
 					s.rep.add(TranscriptFile, "arm %s, pass %d: %d replies for %d requests, and the arm is said to be complete", spec.Name, n, got, len(s.set.Prompts))
 				}

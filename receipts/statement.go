@@ -39,6 +39,7 @@ func statement(plan arms.Plan, res scoring.Result, pins []PinRead, times []Timin
 			Result:      res,
 			Exercise:    exercises(plan, res),
 			Floors:      floors(plan, res),
+			Thresholds:  thresholds(res),
 			Tests:       tests(plan, res),
 			Predictions: preds,
 			Claims:      append([]arms.Claim{}, plan.Claims...),
@@ -175,6 +176,16 @@ func floors(plan arms.Plan, res scoring.Result) []Floor {
 			}
 		}
 		out = append(out, f)
+	}
+	return out
+}
+
+func thresholds(res scoring.Result) []Thresholds {
+	var out []Thresholds
+	for _, a := range res.Arms {
+		if a.Floor != nil {
+			out = append(out, Thresholds{a.Name, *a.Floor})
+		}
 	}
 	return out
 }

@@ -376,6 +376,10 @@ func checkStatement(rep *Report, name string, r *Receipt, governing *arms.Plan, 
 			rep.add(part.path, "plan and result give: %s", what)
 		}
 	}
+	// A receipt from before the floor had numbers of its own has none here.
+	if p.Thresholds != nil && !rawEqual(p.Thresholds, want.Predicate.Thresholds) {
+		rep.add("predicate.thresholds", "the result's floors give: %s", differences(p.Thresholds, want.Predicate.Thresholds))
+	}
 	n := len(want.Subject)
 	if len(r.Subject) < n || !rawEqual(r.Subject[:n], want.Subject) {
 		rep.add("subject", "it does not begin with the plan's pins under test")

@@ -80,6 +80,7 @@ func Assess(in Input, recs []probes.Record, detectors []Detector) Result {
 		s.contradict(a)
 	}
 	s.inspect()
+	s.rounds()
 	for i := range in.Design.Arms {
 		spec := &in.Design.Arms[i]
 		if spec.Role == Judged {

@@ -55,6 +55,10 @@ func (s *scorer) controlsOf(j *judgement) []control {
 
 // columnP: plan and pins intact, here and in every control.
 func (s *scorer) columnP(j *judgement, controls []control) {
+	if why := s.badFloor(j); why != "" {
+		j.cols.P, j.reason = No, why
+		return
+	}
 	if s.in.Design.Imported {
 		j.cols.P = Yes
 		j.warn("pins are declared and were not read")
@@ -273,7 +277,10 @@ func (s *scorer) complete(spec *ArmSpec) (Column, string) {
 		return Yes, "" // what is missing is missing since the death
 	}
 	for pass := 1; pass <= max(1, spec.Passes); pass++ {
-		if have, want := len(a.passes[pass]), len(s.in.Set.Prompts); have != want {
+		if have, want := len(a.passes[pass]), len(s.in.Set.Prompts); have != want && a.owes(pass) {
+			if len(a.stops) > 0 {
+				return No, fmt.Sprintf("the soak was ended after pass %d, and no registered rule ends it there: pass %d has %d of %d records", a.soakRan(), pass, have, want)
+			}
 			return No, fmt.Sprintf("pass %d has %d of %d records", pass, have, want)
 		}
 	}

@@ -31,6 +31,9 @@ type Rule struct {
 	NGram       float64 `json:"ngram"`         // 5-gram repetition ratio
 	NGramWords  int     `json:"ngram_words"`   // from this many words
 	StallSecs   float64 `json:"stall_seconds"` // without progress an engine is HUNG
+
+	Thresholds *Thresholds `json:"thresholds,omitempty"` // formulas over the floor; nil: the usual ones
+	Bootstrap  *Resampling `json:"bootstrap,omitempty"`  // nil: no interval by clusters
 }
 
 // TableVersion names the verdict table that this program judges by.
@@ -89,6 +92,7 @@ type ArmSpec struct {
 	Inexact     string `json:"inexact,omitempty"`     // which reuse of the arm the engine documents as inexact: its numbers neither accuse nor absolve
 	Concurrency int    `json:"concurrency,omitempty"` // clients of the judged pass; 0 = one
 	Identity    string `json:"identity,omitempty"`    // XID: what differs between the identities: salt, adapter, image, config
+	Stop        *Stop  `json:"stop,omitempty"`        // SOAK: the rule by which it may end early; nil: it runs its length
 	FailLoads   int    `json:"fail_loads,omitempty"`  // loads that the schedule makes fail before the judged pass
 }
 

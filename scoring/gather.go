@@ -33,6 +33,9 @@ type armRun struct {
 	pools       []probes.PoolFact
 	running     []probes.RunningFact
 	loadsFailed []probes.LoadFailedFact
+	stops       []probes.StopFact
+	soak        *Soak
+	cut         int // the pass after which its rule ended a soak; 0 = it ran its length
 	harness     []string
 	samples     []*probes.Sample
 	badScrapes  []string
@@ -325,6 +328,8 @@ func (t *transcript) addFact(r *probes.Record, a *armRun, at runChain, open map[
 		keep(t, r, &a.running)
 	case probes.FactLoadFailed:
 		keep(t, r, &a.loadsFailed)
+	case probes.FactStop:
+		keep(t, r, &a.stops)
 	case probes.FactHarness:
 		var f probes.HarnessFact
 		if len(r.Fact.Value) > 0 && !t.read(r, &f) {

@@ -24,6 +24,7 @@ type lab struct {
 	stop  map[string]int                              // by arm: the engine dies after so many requests
 	mute  map[string]bool                             // arms without counters
 	skip  map[string]bool                             // arms with no record at all
+	last  map[string]int                              // by arm: a soak is ended after this pass
 
 	recs []probes.Record
 	at   int64
@@ -56,7 +57,7 @@ func (blind) Inspect(r *probes.Reply, e prompts.Expectation) Finding {
 }
 
 func newLab(t testing.TB, n, classes int) *lab {
-	l := &lab{t: t, reply: map[string]func(*probes.Reply, int){}, fact: map[string]func(string, any) any{}, stop: map[string]int{}, mute: map[string]bool{}, skip: map[string]bool{}}
+	l := &lab{t: t, reply: map[string]func(*probes.Reply, int){}, fact: map[string]func(string, any) any{}, stop: map[string]int{}, mute: map[string]bool{}, skip: map[string]bool{}, last: map[string]int{}}
 	var ps []prompts.Prompt
 	for i := range n {
 		tokens := make([]int, 130+i)
@@ -160,16 +161,16 @@ func (l *lab) climb(run int, attempt string, a *ArmSpec) bool {
 		l.tell(base, probes.FactPins, probes.PinsFact{Read: []probes.PinRead{{Name: "model", Asked: "m", Read: ptr("m"), Source: "/v1/models", Agrees: &yes}}})
 	}
 	chunks := 0
-	if a.Preset == "WARM" || a.Preset == "RST" {
+	if a.Preset == "WARM" || a.Preset == "RST" || a.Preset == "SOAK" {
 		chunks = 3 * len(l.set.Prompts)
 	}
-	if a.Preset == "WARM" {
+	if a.Preset == "WARM" || a.Preset == "SOAK" {
 		l.tell(base, probes.FactDrain, probes.StepFact{Step: "drain", Done: true, Proved: ptr(true)})
 	}
 	if a.Connector {
 		l.tell(base, probes.FactStore, probes.StoreFact{When: "start", Chunks: ptr(chunks), Files: ptr(chunks)})
 	}
-	if a.Preset == "WARM" {
+	if a.Preset == "WARM" || a.Preset == "SOAK" {
 		l.tell(base, probes.FactReset, probes.StepFact{Step: "reset", Done: true})
 	}
 	sent := 0
@@ -195,6 +196,10 @@ func (l *lab) climb(run int, attempt string, a *ArmSpec) bool {
 		}
 		who.Phase = "after"
 		l.tell(base, probes.FactIdentity, who)
+		if pass == l.last[a.Name] {
+			l.tell(base, probes.FactStop, probes.StopFact{Rule: "sprt", Pass: pass})
+			break
+		}
 	}
 	if a.Connector {
 		l.tell(base, probes.FactStore, probes.StoreFact{When: "end", Chunks: ptr(3 * len(l.set.Prompts)), Files: ptr(3 * len(l.set.Prompts))})
@@ -210,9 +215,9 @@ func (l *lab) answer(a *ArmSpec, pass, i int) *probes.Reply {
 	switch {
 	case a.Preset == "C1" && pass == 2:
 		local = labReuse
-	case a.Preset == "WARM", a.Preset == "RST":
+	case a.Preset == "WARM", a.Preset == "RST", a.Preset == "SOAK" && pass > 1:
 		external = labReuse
-	case a.Preset == "COLD":
+	case a.Preset == "COLD", a.Preset == "SOAK":
 		stored = 3
 	}
 	lp := func(v float64) *float64 { return &v }

@@ -2,8 +2,6 @@ package scoring
 
 import (
 	"fmt"
-	"math"
-	"slices"
 
 	"kvladder/scoring/compare"
 )
@@ -35,7 +33,6 @@ type reading struct {
 	pMcNemarHolm, pExceedanceHolm *float64
 	pMarginHolm                   *float64
 	marginsArm, marginsFloor      []float64
-	floorMax                      *float64
 	rank                          string
 }
 
@@ -145,7 +142,6 @@ func (s *scorer) divergence(j *judgement, r *reading) {
 		r.floorWhy = "no two processes of the reference's configuration with first-token logprobs"
 		return
 	}
-	r.floorMax = ptr(slices.Max(r.floorD0))
 	if r.equalN < s.need(len(r.stable)) || len(r.armD0) == 0 {
 		return
 	}
@@ -227,10 +223,4 @@ func (s *scorer) processRank(j *judgement, r *reading, stable map[string]bool) s
 		}
 	}
 	return fmt.Sprintf("%d of %d", rank, of)
-}
-
-// tau is the 99th percentile of the floor's flip margins: flips beyond it are hard.
-func (r *reading) tau() (float64, bool) {
-	v, err := compare.Percentile(r.marginsFloor, 0.99)
-	return v, err == nil && !math.IsNaN(v)
 }

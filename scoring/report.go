@@ -161,6 +161,9 @@ func (s *scorer) armResult(spec *ArmSpec) ArmResult {
 	if a != nil {
 		s.tokens(&r, a, rows, pass)
 		s.life(&r, a)
+		if r.Soak = a.soak; r.Soak != nil && r.Soak.Decided != nil && r.Soak.Stopped == nil && r.Soak.Decided.Pass < r.Soak.Ran {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("the stopping rule decided in pass %d, and the soak went on to pass %d", r.Soak.Decided.Pass, r.Soak.Ran))
+		}
 		if a.ranks.Asked > 0 {
 			r.Ranks = &Ranks{a.ranks.Asked, a.ranks.Proven}
 		}
@@ -195,11 +198,33 @@ func (s *scorer) soundness(r *ArmResult, spec *ArmSpec) {
 	alive, _, died := s.t.arm(0, spec.Name).alive()
 	h, lacks := s.complete(spec)
 	r.Columns = map[string]string{"P": p.String(), "A": alive.String(), "H": h.String()}
+	r.Sound = s.sound(spec)
 	for _, w := range []string{why, died, lacks} {
 		if w != "" {
 			r.Warnings = append(r.Warnings, w)
 		}
 	}
+}
+
+// sound judges a control by itself: its failures and those of its further processes are no
+// more than chance explains, of as many request passes as were answered.
+func (s *scorer) sound(spec *ArmSpec) string {
+	n, failed := 0, 0
+	for _, x := range append([]*ArmSpec{spec}, s.floorsOf(spec.Name)...) {
+		for _, w := range s.t.arm(0, x.Name).allRows(s.in.Set) {
+			if w.answered {
+				n++
+				if w.failed {
+					failed++
+				}
+			}
+		}
+	}
+	low := compare.Lower95(failed, n)
+	if n == 0 || low == nil {
+		return Unknown.String()
+	}
+	return columnOf(*low <= s.in.Design.Rule.ControlMax).String()
 }
 
 // counts what the rows of the judged pass came to, whoever they are compared with.
@@ -391,6 +416,7 @@ func (s *scorer) readingOf(r *ArmResult, j *judgement) {
 	if len(d.pairs) == 0 {
 		return
 	}
+	r.Floor, r.Clusters = s.floorFigures(j), s.clusters(j)
 	r.ArmOnly, r.ControlOnly = ptr(d.c()), ptr(d.refOnly)
 	r.PMcNemar, r.PMcNemarHolm = roundedPtr(d.pMcNemar), roundedPtr(d.pMcNemarHolm)
 	r.PExceedance, r.PExceedanceHolm = roundedPtr(d.pExceedance), roundedPtr(d.pExceedanceHolm)
@@ -432,7 +458,7 @@ func (s *scorer) readingOf(r *ArmResult, j *judgement) {
 	r.PrefixMean, r.PrefixMax, r.PrefixP99 = meanOf(prefix), maxOf(prefix), percentile(prefix, 0.99)
 	r.ZippedMean, r.ZippedMax = meanOf(zipped), maxOf(zipped)
 	r.KLDMean = meanOf(kld)
-	if tau, ok := d.tau(); ok {
+	if tau, ok := s.threshold(d, s.in.Design.Rule.thresholds().NearTie); ok {
 		n := 0
 		for _, p := range d.pairs {
 			if p.margin != nil && *p.margin > tau {
@@ -443,9 +469,9 @@ func (s *scorer) readingOf(r *ArmResult, j *judgement) {
 	} else if forks > 0 {
 		r.Warnings = append(r.Warnings, "hard flips are not counted: no flip between control processes gives their margin")
 	}
-	if d.floorMax != nil {
+	if limit, ok := s.threshold(d, s.in.Design.Rule.thresholds().D0Flag); ok {
 		for _, p := range d.stable {
-			if p.sameStart && p.d0 != nil && *p.d0 > 3**d.floorMax && *p.d0 > 0 {
+			if p.sameStart && p.d0 != nil && *p.d0 > limit && *p.d0 > 0 {
 				r.FlaggedIDs = append(r.FlaggedIDs, p.arm.prompt.ID)
 			}
 		}

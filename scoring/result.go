@@ -99,9 +99,14 @@ type ArmResult struct {
 	Replicates int            `json:"replicates"`            // replicates that were run, each paired with a fresh control pass
 	Registered int            `json:"replicates_registered"` // how many the rule asks for on a suspicion
 	Lifetime   map[string]any `json:"lifetime"`
-	DiedAt     *string        `json:"died_at"`
-	Outcomes   []Outcome      `json:"outcomes"` // one per request of the judged pass, in Set order
-	Warnings   []string       `json:"warnings"`
+	Soak       *Soak          `json:"soak,omitempty"` // of SOAK
+
+	Floor    *FloorFigures   `json:"floor,omitempty"`    // of judged arms: the controls in numbers, and the thresholds they give
+	Clusters []ClusterFigure `json:"clusters,omitempty"` // of judged arms: differences with intervals by clusters, which decide nothing
+	Sound    string          `json:"sound,omitempty"`    // of controls: "y", "n" or "-", its failures alone against the rule's most
+	DiedAt   *string         `json:"died_at"`
+	Outcomes []Outcome       `json:"outcomes"` // one per request of the judged pass, in Set order
+	Warnings []string        `json:"warnings"`
 }
 
 // Incarnation is one lifetime of an engine process as the arm saw it.

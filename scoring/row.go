@@ -21,6 +21,7 @@ type row struct {
 	claimed     int    // tokens that some cache gave it, by an account that is not believed
 	substantive bool   // and it says something
 	failed      bool
+	alone       bool // it fails by what it says alone, whatever the reference says
 	damaged     bool
 	fired       []string
 	right       map[string]bool // needle -> answered right
@@ -71,6 +72,7 @@ func (w *row) inspect(ds []Detector) {
 		w.failed = true
 		w.damaged = w.damaged || f.Damaged
 	}
+	w.alone = w.failed
 	for _, n := range w.prompt.Expect.Needles {
 		w.right[answerName(n)] = w.answered && AnswerRight(n, w.reply.Text)
 	}

@@ -162,7 +162,7 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 			}
 			return res
 		},
-		Suspects: scoring.Suspects}
+		Suspects: scoring.Suspects, Detectors: detectors(r.plan.Design.Rule)}
 	res, err := c.Run(ctx)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {

@@ -37,6 +37,9 @@ func (e EValue) Value() *float64 {
 	return &v
 }
 
+// AlarmAt is the logarithm of E at which Alarm begins, in nats.
+func AlarmAt(alpha float64) float64 { return -math.Log(alpha) }
+
 // Alarm reports E >= 1/alpha. Under H0 the chance that this ever happens, at
 // any of the moments one looked, is at most alpha (Ville's inequality).
 func (e EValue) Alarm(alpha float64) bool { return e.Log >= -math.Log(alpha) }

@@ -52,6 +52,9 @@ type chainRun struct {
 	aborts   *aborts      // beside the next pass
 	beside   *beside      // a store's own process
 
+	soak *scoring.Watch // of the arm's stopping rule; nil = it has none
+	goOn int            // steps before this one are left out
+
 	mu     sync.Mutex
 	deaths []string                // death lines seen while no stop was asked for
 	failed []probes.LoadFailedFact // loads, since the reply before
@@ -151,6 +154,9 @@ func (r *chainRun) fact(name, source string, v any) error { return r.c.fact(r.at
 
 func (r *chainRun) steps(ctx context.Context) error {
 	for i, st := range r.job.chain.Steps {
+		if i < r.goOn {
+			continue // of the rounds that the stopping rule left out
+		}
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
@@ -163,6 +169,9 @@ func (r *chainRun) steps(ctx context.Context) error {
 				return fmt.Errorf("plan: chain %s names the arm %q, which is not there", r.job.chain.Name, st.Arm)
 			}
 			r.arm, r.began = a, time.Now()
+			if err := r.follow(); err != nil {
+				return err
+			}
 			if err := r.fact(probes.FactArmStart, "", nil); err != nil {
 				return err
 			}
@@ -171,6 +180,9 @@ func (r *chainRun) steps(ctx context.Context) error {
 			}
 		}
 		if err := r.step(ctx, i, st); err != nil {
+			return err
+		}
+		if err := r.enough(i, st); err != nil {
 			return err
 		}
 	}
@@ -246,7 +258,7 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 		if r.arm.Exercise == "PRESS" {
 			first = 1 // what a small pool keeps from being stored is lost in the pass that fills the store
 		}
-		if st.Pass == first && r.arm.Connector {
+		if (st.Pass == first || r.soak != nil && st.Pass >= r.arm.Stop.From) && r.arm.Connector {
 			if err := r.storeFact("start"); err != nil {
 				return err
 			}

@@ -27,21 +27,22 @@ import (
 
 // Climb is one run of a plan.
 type Climb struct {
-	Plan     *arms.Plan
-	Set      *prompts.Set
-	Engine   arms.Engine
-	Launcher arms.Launcher
-	Attacher func(url string) arms.Launcher // for Attach
-	Folder   *Folder
-	Tool     string            // name and version, for the transcript
-	Self     string            // path of this binary
-	Cache    string            // project cache
-	Only     string            // climb this chain alone; "" = all
-	Attach   map[string]string // arm -> URL of a server that somebody else started
-	APIKey   string
-	Progress func(format string, args ...any) // one line for people
-	Assess   func(recs []probes.Record) scoring.Result
-	Suspects func(scoring.Result) []string
+	Plan      *arms.Plan
+	Set       *prompts.Set
+	Engine    arms.Engine
+	Launcher  arms.Launcher
+	Attacher  func(url string) arms.Launcher // for Attach
+	Folder    *Folder
+	Tool      string            // name and version, for the transcript
+	Self      string            // path of this binary
+	Cache     string            // project cache
+	Only      string            // climb this chain alone; "" = all
+	Attach    map[string]string // arm -> URL of a server that somebody else started
+	APIKey    string
+	Progress  func(format string, args ...any) // one line for people
+	Assess    func(recs []probes.Record) scoring.Result
+	Suspects  func(scoring.Result) []string
+	Detectors []scoring.Detector // for the stopping rule of a soak
 
 	digest string
 	w      *probes.Writer

@@ -107,7 +107,7 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 	}
 	rec := r.at()
 	rec.Kind, rec.Reply = probes.KindReply, &reply
-	if err := r.c.append(rec); err != nil {
+	if err := r.keep(rec, p); err != nil {
 		return nil, err
 	}
 	r.count()

@@ -24,7 +24,7 @@ func Result(w io.Writer, r scoring.Result) {
 	var rows, controls [][]string
 	for _, a := range r.Arms {
 		if a.Role != scoring.Judged {
-			controls = append(controls, []string{a.Name, a.Role, fmt.Sprintf("%d/%d", a.Failed, a.N), num(a.LocalTokens), num(a.ExternalTokens), num(a.ComputedTokens)})
+			controls = append(controls, []string{a.Name, a.Role, fmt.Sprintf("%d/%d", a.Failed, a.N), sound(a), num(a.LocalTokens), num(a.ExternalTokens), num(a.ComputedTokens)})
 			continue
 		}
 		rows = append(rows, []string{a.Name, Verdict(a), fmt.Sprintf("%d/%d", a.Failed, a.N-len(a.Unstable)), ab(a), bound(a), num(a.LocalTokens), num(a.ExternalTokens), num(a.ComputedTokens), bits(a), columns(a.Columns)})
@@ -32,7 +32,7 @@ func Result(w io.Writer, r scoring.Result) {
 	Table(w, []string{"arm", "verdict", "failed", "arm/ref only", "rate ≤ (95 %)", "local", "external", "computed", "bit equal", "PAHVKFEBDXU"}, rows)
 	if len(controls) > 0 {
 		fmt.Fprintln(w)
-		Table(w, []string{"control", "role", "failed", "local", "external", "computed"}, controls)
+		Table(w, []string{"control", "role", "failed", "sound", "local", "external", "computed"}, controls)
 	}
 	fmt.Fprintln(w, "\nlocal, external and computed are prompt tokens of the judged pass; rate is the class bound with its count of classes")
 	for _, a := range r.Arms {
@@ -85,6 +85,9 @@ func detail(a scoring.ArmResult) []string {
 	if a.PMcNemarHolm != nil && (a.Failed > 0) {
 		out = append(out, fmt.Sprintf("McNemar one-sided p %.3g, Holm %.3g", *a.PMcNemar, *a.PMcNemarHolm))
 	}
+	out = append(out, floor(a.Floor)...)
+	out = append(out, clusters(a.Clusters)...)
+	out = append(out, soak(a.Soak)...)
 	for _, inv := range a.Invariants {
 		if inv.Held != nil && !*inv.Held {
 			out = append(out, fmt.Sprintf("invariant %s violated: %s", inv.Name, inv.Seen))
