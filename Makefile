@@ -39,6 +39,7 @@ check-scipy: ## exact tests and intervals against SciPy, on 10,000 random tables
 LADDERS ?= 20000
 bench-stats: ## false alarms and power of the verdict table, on LADDERS simulated ladders a world
 	$(GO) test -count=1 -timeout 4h -v ./scoring/simulate -ladders $(LADDERS)
+	$(GO) test -count=1 -timeout 1h -v ./cmd/kvladder -run TestPrintedPowerIsThePower -ladders $(LADDERS)
 
 e2e-llamacpp: build ## the llama.cpp ladder against a real llama-server and a real model
 	./arms/engine/llamacpp/fetch.sh

@@ -47,38 +47,7 @@ func (r *resolver) lint() {
 		add("C1", FloorFew, false, "%d control processes of C1: the floor between processes wants 3 (floors: {C1: 3})", max(1, r.l.Floors.C1))
 	}
 	for _, a := range judged {
-		var hit int
-		geo := map[scoring.Reuse]bool{}
-		for _, x := range a.Expected {
-			local, ext := x.Local > 0, x.External > 0
-			ok := local || ext
-			switch a.Exercise {
-			case "C1", "REPLAY":
-				ok = local
-			case "WARM", "RST":
-				ok = ext
-			case "PART":
-				ok = local && ext
-			case "COLD":
-				ok = true // what COLD does is store
-			case "XID":
-				ok = a.Identity == "config" || a.Path == "local" && local || a.Path == "external" && ext // the pass behind the judged one hits
-			}
-			if ok {
-				hit++
-			}
-			geo[x] = true
-		}
-		if a.Exercise == "COLD" {
-			if b := r.s.Geometry.StoreChunk; b > 0 {
-				hit = 0
-				for _, p := range r.s.Prompts {
-					if len(p.Tokens) >= b {
-						hit++
-					}
-				}
-			}
-		}
+		hit := len(exercisable(&a, r.s))
 		switch {
 		case len(a.Expected) == 0:
 		case hit == 0:

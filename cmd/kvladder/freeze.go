@@ -177,12 +177,12 @@ func (f *freezeFlags) freeze(ctx context.Context, cmd *cobra.Command, stdout, st
 		defer r.Close()
 		s.File = r
 	}
+	if _, own := tok.(testbedTokenizer); own {
+		s.Continue = continuation(selftest.Geometry{AttentionBlock: s.Geometry.AttentionBlock, RecurrentBlock: s.Geometry.RecurrentBlock})
+	}
 	out, err := atOnce(ctx, func() (*prompts.Set, error) {
 		if want != nil {
 			return drawFor(ctx, tok, s, want)
-		}
-		if _, own := tok.(testbedTokenizer); own {
-			s.Continue = continuation(selftest.Geometry{AttentionBlock: s.Geometry.AttentionBlock, RecurrentBlock: s.Geometry.RecurrentBlock})
 		}
 		return draw.Draw(ctx, tok, s)
 	})

@@ -66,7 +66,7 @@ func drawFor(ctx context.Context, tok draw.Tokenizer, spec draw.Spec, want *size
 			if r := compare.SmallestRate(want.Classes, want.Failures, want.Power); r != nil {
 				reach = fmt.Sprintf(" (these show %.3g or more)", math.Ceil(*r*1000)/1000)
 			}
-			return nil, fmt.Errorf("kind %s has too few geometries for --for-rate %v: %d requests fall in %d classes%s and %d are needed; choose another kind, a larger rate, or the geometry of an engine with a larger boundary",
+			return nil, fmt.Errorf("kind %s has too few geometries for --for-rate %v: its lengths and spans come from ranges of their own, so %d requests fall in %d classes%s and %d are needed; use --kind wide, no two of whose requests are cut alike, or a larger rate",
 				spec.Kind, want.Rate, n, want.Classes, reach, want.Need)
 		}
 		best = want.Classes

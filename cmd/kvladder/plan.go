@@ -36,6 +36,9 @@ type planView struct {
 	Chains   []arms.Chain   `json:"chains"`
 	Cost     planCost       `json:"cost"`
 	Problems []arms.Problem `json:"problems"`
+
+	Thresholds *scoring.Thresholds `json:"thresholds"` // formulas over the floor
+	Endings    []string            `json:"endings"`    // how soaks may end before their length
 }
 
 type planArm struct {
@@ -47,6 +50,7 @@ type planArm struct {
 	SeesRate  *float64     `json:"sees_rate"`   // smallest true defect rate that the paired test shows with 95 % power
 	SeesRate8 *float64     `json:"sees_rate80"` // and with 80 %
 	Power     *planPower   `json:"power"`
+	Tests     []arms.Power `json:"tests"`      // what each test that carries a verdict can see, in geometries
 	Bound     *float64     `json:"best_bound"` // class bound of a run without any failure
 	Problems  []string     `json:"problems"`
 }
@@ -180,7 +184,7 @@ func writeRemedy(err error) string {
 
 func viewPlan(r *resolved, d digest.Digest, rate float64) planView {
 	p := r.plan
-	v := planView{Digest: d, Ladder: p.Ladder, Set: p.Set, Problems: p.Problems, Chains: p.Chains}
+	v := planView{Digest: d, Ladder: p.Ladder, Set: p.Set, Problems: p.Problems, Chains: p.Chains, Thresholds: p.Design.Rule.Thresholds, Endings: p.Endings()}
 	length := map[string]int{}
 	for _, q := range r.set.Prompts {
 		length[q.ID] = len(q.Tokens)
@@ -203,6 +207,7 @@ func viewPlan(r *resolved, d digest.Digest, rate float64) planView {
 			pa.SeesRate = p.SeesRate(p.Set.Requests, 0.95)
 			pa.SeesRate8 = p.SeesRate(p.Set.Requests, 0.80)
 			pa.Power = &planPower{rate, compare.PowerAtLeast(p.Set.Requests, rate, p.NeedArmOnly())}
+			pa.Tests = p.Power(a, r.set)
 			pa.Bound = compare.Upper95(0, p.Set.Classes)
 		}
 		for _, q := range p.Problems {
@@ -240,25 +245,29 @@ func showPlan(w io.Writer, v planView) {
 	fmt.Fprintf(w, "ladder   %s\nplan     %s\nset      %s %s: %d requests, %d geometry classes\n\n", v.Ladder, v.Digest, v.Set.Name, v.Set.Digest, v.Set.Requests, v.Set.Classes)
 	rows := [][]string{}
 	for _, a := range v.Arms {
-		ref, pin, sees := "-", "-", "-"
+		ref, pin := "-", "-"
 		if a.Reference != nil {
 			ref = *a.Reference
 		}
 		if a.Pin != nil {
 			pin = fmt.Sprintf("%s: %s → %s", a.Pin.Name, a.Pin.Reference, a.Pin.Arm)
 		}
-		if a.SeesRate != nil && a.SeesRate8 != nil {
-			sees = fmt.Sprintf("%.3f / %.3f", *a.SeesRate, *a.SeesRate8)
-		}
-		rows = append(rows, []string{a.Name, a.Role, ref, pin, fmt.Sprint(a.Expected.Local), fmt.Sprint(a.Expected.External), fmt.Sprintf("%d/%d", a.Expected.Hits, v.Set.Requests), sees})
+		rows = append(rows, []string{a.Name, a.Role, ref, pin, fmt.Sprint(a.Expected.Local), fmt.Sprint(a.Expected.External), fmt.Sprintf("%d/%d", a.Expected.Hits, v.Set.Requests)})
 	}
-	show.Table(w, []string{"arm", "role", "reference", "differing pin", "local", "external", "hits", "sees rate 95 % / 80 %"}, rows)
+	show.Table(w, []string{"arm", "role", "reference", "differing pin", "local", "external", "hits"}, rows)
 	fmt.Fprintf(w, "\nexpected local and external are prompt tokens of the judged pass, from geometry\ncost     %d processes, %d requests, %d prompt tokens sent, about %d computed\n", v.Cost.Processes, v.Cost.Requests, v.Cost.PromptTokens, v.Cost.Computed)
+	showPower(w, v)
 	for _, a := range v.Arms {
 		if a.Power != nil { // the same for every judged arm
 			fmt.Fprintf(w, "power    %.3f to accuse an arm that corrupts %.3f of the requests, in the registered run alone\n", a.Power.Power, a.Power.Rate)
 			break
 		}
+	}
+	if t := v.Thresholds; t != nil {
+		fmt.Fprintf(w, "floors   d0_gate = %s, d0_flag = %s, near_tie = %s; P is between control processes\n", t.D0Gate, t.D0Flag, t.NearTie)
+	}
+	for _, e := range v.Endings {
+		fmt.Fprintf(w, "soak     %s\n", e)
 	}
 	for _, q := range v.Problems {
 		kind := "problem"
@@ -266,6 +275,48 @@ func showPlan(w io.Writer, v planView) {
 			kind = "refused"
 		}
 		fmt.Fprintf(w, "%s  %s: %s\n", kind, q.Code, q.What)
+	}
+}
+
+// showPower is what each test of each judged arm can see; arms for which it is the same have
+// one row. What to change is said once for each different answer.
+func showPower(w io.Writer, v planView) {
+	type key struct{ test, n, g, needs, sees95, sees80, change string }
+	var order []key
+	names := map[key][]string{}
+	num := func(x *float64) string {
+		if x == nil {
+			return "none"
+		}
+		return fmt.Sprintf("%.3f", *x)
+	}
+	for _, a := range v.Arms {
+		for _, t := range a.Tests {
+			needs := fmt.Sprint(t.Needs)
+			if t.Needs == 0 {
+				needs = "-"
+			}
+			k := key{t.Test, fmt.Sprint(t.N), fmt.Sprint(t.Geometries), needs, num(t.Sees95), num(t.Sees80), t.Change}
+			if names[k] == nil {
+				order = append(order, k)
+			}
+			names[k] = append(names[k], a.Name)
+		}
+	}
+	if len(order) == 0 {
+		return
+	}
+	rows := [][]string{}
+	for _, k := range order {
+		rows = append(rows, []string{strings.Join(names[k], ", "), k.test, k.n, k.g, k.needs, k.sees95, k.sees80})
+	}
+	fmt.Fprintln(w)
+	show.Table(w, []string{"arms", "test", "n", "geometries", "needs", "sees 95 %", "80 %"}, rows)
+	fmt.Fprintln(w, "\nsees: the smallest share of struck geometries that the registered run shows with that power")
+	for _, k := range order {
+		if k.change != "" {
+			fmt.Fprintf(w, "to see less, %s (%s): %s\n", k.test, strings.Join(names[k], ", "), k.change)
+		}
 	}
 }
 

@@ -85,6 +85,7 @@ var kinds = []Kind{
 	{"bystanders", "documents of their own, and bystanders: some share a prefix with one of them, some are too short to be reused; private values named", 48, 8, true, 32, bystanders},
 	{"primed", "documents of their own, each with a prime of all but its end and a question for what that leaves; private values named", 48, 8, true, 32, primed},
 	{"turns", "conversations of two turns, the second with what the model said in the first", 48, 8, true, 24, turns},
+	{"wide", "documents of their own, each with a prime, no two of one geometry: the kind for --for-rate 0.01", 48, 8, true, 48, wide},
 	{"xid-salt", "pairs of equal prompts under two cache salts", 48, 8, true, 20, xidSalt},
 	{"xid-image", "pairs of equal prompts under two images (the embedded engine's mm_hash)", 48, 8, true, 20, xidImage},
 	{"xid-adapter", "pairs of equal prompts under two model names", 48, 8, true, 20, xidAdapter},

@@ -72,7 +72,7 @@ func mustDraw(t *testing.T, tok Tokenizer, s Spec) *prompts.Set {
 }
 
 // paged are the kinds that any geometry with a boundary can carry.
-var paged = []string{"mixed", "needle", "brief", "shared-prefix", "partial-hit", "t1", "sub-block", "prose"}
+var paged = []string{"mixed", "needle", "brief", "shared-prefix", "partial-hit", "t1", "sub-block", "prose", "wide"}
 
 // Over many seeds, each kind keeps what the package promises about every prompt.
 func TestEveryPromptHolds(t *testing.T) {
