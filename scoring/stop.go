@@ -281,6 +281,11 @@ func (a *armRun) cutShort(last int) {
 			a.loads[i].Pass = judged
 		}
 	}
+	for i := range a.loadsFailed {
+		if a.loadsFailed[i].Pass == last {
+			a.loadsFailed[i].Pass = judged
+		}
+	}
 	for i := range a.running {
 		if a.running[i].Pass == last {
 			a.running[i].Pass = judged
