@@ -6,12 +6,19 @@ import "golang.org/x/sys/cpu"
 // instructions, never fused, so it needs AVX2 but not FMA.
 var wide = cpu.X86.HasAVX2
 
+// widest says whether its one kernel of sixteen lanes may run too.
+var widest = wide && cpu.X86.HasAVX512F
+
 func dotPanel(dst []float32, stride int, x []float32, n int, w []float32, rows int) {
 	if !wide || rows < 1 || n%4 != 0 {
 		dotPanelGo(dst, stride, x, n, w, rows)
 		return
 	}
 	_, _, _ = dst[(rows-1)*stride+panelWidth-1], x[rows*n-1], w[n*panelWidth-1]
+	if widest {
+		dotPanelAVX512(&dst[0], stride, &x[0], n, &w[0], rows)
+		return
+	}
 	dotPanelAVX2(&dst[0], stride, &x[0], n, &w[0], rows)
 }
 
@@ -69,6 +76,11 @@ func writeRead(s []float32, k *[recK]float32, u *[recV]float32, q *[recK]float32
 //
 //go:noescape
 func dotPanelAVX2(dst *float32, stride int, x *float32, n int, w *float32, rows int)
+
+// rows >= 1, n a positive multiple of 4.
+//
+//go:noescape
+func dotPanelAVX512(dst *float32, stride int, x *float32, n int, w *float32, rows int)
 
 // n >= 1 rows of 32 values.
 //

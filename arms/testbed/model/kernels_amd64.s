@@ -67,6 +67,53 @@ dotFour:
 	VZEROUPPER
 	RET
 
+// func dotPanelAVX512(dst *float32, stride int, x *float32, n int, w *float32, rows int)
+//
+// Z0 .. Z3 are lanes 0..3 of dot4 for all sixteen columns.
+TEXT ·dotPanelAVX512(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), DI
+	MOVQ stride+8(FP), R8
+	SHLQ $2, R8
+	MOVQ x+16(FP), SI
+	MOVQ n+24(FP), R9
+	MOVQ rows+40(FP), R10
+
+dotRow512:
+	MOVQ w+32(FP), DX
+	MOVQ R9, CX
+	VPXORQ Z0, Z0, Z0
+	VPXORQ Z1, Z1, Z1
+	VPXORQ Z2, Z2, Z2
+	VPXORQ Z3, Z3, Z3
+
+dotFour512:
+	VBROADCASTSS (SI), Z4
+	VBROADCASTSS 4(SI), Z5
+	VBROADCASTSS 8(SI), Z6
+	VBROADCASTSS 12(SI), Z7
+	VMULPS (DX), Z4, Z8
+	VMULPS 64(DX), Z5, Z9
+	VMULPS 128(DX), Z6, Z10
+	VMULPS 192(DX), Z7, Z11
+	VADDPS Z8, Z0, Z0
+	VADDPS Z9, Z1, Z1
+	VADDPS Z10, Z2, Z2
+	VADDPS Z11, Z3, Z3
+	ADDQ $16, SI
+	ADDQ $256, DX
+	SUBQ $4, CX
+	JNZ dotFour512
+
+	VADDPS Z1, Z0, Z0
+	VADDPS Z3, Z2, Z2
+	VADDPS Z2, Z0, Z0
+	VMOVUPS Z0, (DI)
+	ADDQ R8, DI
+	DECQ R10
+	JNZ dotRow512
+	VZEROUPPER
+	RET
+
 // func weigh32AVX2(acc *float32, sum float32, e, values *float32, n int) float32
 TEXT ·weigh32AVX2(SB), NOSPLIT, $0-44
 	MOVQ acc+0(FP), DI

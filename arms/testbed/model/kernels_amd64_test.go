@@ -12,3 +12,14 @@ func TestPortable(t *testing.T) {
 	defer func() { wide = true }()
 	checkRuns(t, goldens(t)[0], 3)
 }
+
+// TestAVX2 holds the kernels of processors without AVX-512, where this one has it.
+func TestAVX2(t *testing.T) {
+	if !widest {
+		t.Skip("this processor has no AVX-512: these kernels are in use anyway")
+	}
+	widest = false
+	defer func() { widest = true }()
+	TestKernels(t)
+	checkRuns(t, goldens(t)[0], 3)
+}
