@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -128,6 +129,9 @@ func newBench(o selftestOptions, stderr io.Writer) (*selftest.Bench, func(), err
 	dir, err := os.MkdirTemp("", "kvladder-selftest-")
 	if err != nil {
 		return nil, nil, err
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400) // thousands of engines come and go, and little lives long
 	}
 	b := &selftest.Bench{Rows: rows, Engine: eng, Local: local, Draw: cachedDraw(), Assess: assess, Seed: o.Seed, Geometry: g, Self: self,
 		Dir: filepath.Clean(dir), Parallel: o.Parallel,

@@ -132,8 +132,8 @@ var smallGeometries = []Geometry{DefaultGeometry, {32, 64}, {64, 64}, {16, 80}, 
 func drawHealthy(seed uint64, i int, noisy bool) (text, kind string, size int, setSeed uint64, geo Geometry) {
 	r := rand.New(rand.NewPCG(seed, uint64(i)))
 	geo = smallGeometries[r.IntN(len(smallGeometries))]
-	kind = []string{"brief", "brief", "brief", "mixed", "needle", "partial-hit"}[r.IntN(6)]
-	size = 10 + r.IntN(9)
+	kind = []string{"brief", "brief", "brief", "brief", "brief", "mixed", "needle", "partial-hit"}[r.IntN(8)]
+	size = 10 + r.IntN(6)
 	setSeed = 1 + r.Uint64N(40) // few Sets, so that drawing them costs little beside climbing
 	pins := []string{"kv_cache_dtype: " + []string{"bf16", "fp8"}[r.IntN(2)], fmt.Sprintf("model_seed: %d", []int{7, 11, 11}[r.IntN(3)])}
 	if noisy {
@@ -141,14 +141,14 @@ func drawHealthy(seed uint64, i int, noisy bool) (text, kind string, size int, s
 	}
 	list := []string{"C0", "C1", "COLD"}
 	for _, a := range []string{"REPLAY", "WARM", "RST"} {
-		if r.IntN(2) == 0 {
+		if r.IntN(5) < 2 {
 			list = append(list, a)
 		}
 	}
-	if kind != "needle" && r.IntN(3) == 0 {
+	if kind != "needle" && r.IntN(4) == 0 {
 		list = append(list, "PART")
 	}
-	text = fmt.Sprintf("ladder: healthy-%d\nengine: testbed\nset: drawn\npins: {%s}\narms: [%s]\nfloors: {C0: %d, C1: %d}\nrules: {n_min: 8, g_min: 6, p_max: 0.40}\n",
-		i, strings.Join(pins, ", "), strings.Join(list, ", "), 2+r.IntN(2), 2+r.IntN(2))
+	text = fmt.Sprintf("ladder: healthy-%d\nengine: testbed\nset: drawn\npins: {%s}\narms: [%s]\nfloors: {C0: %d, C1: 2}\nrules: {n_min: 8, g_min: 6, p_max: 0.40}\n",
+		i, strings.Join(pins, ", "), strings.Join(list, ", "), 2+r.IntN(2))
 	return text, kind, size, setSeed, geo
 }
