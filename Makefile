@@ -41,9 +41,9 @@ bench-stats: ## false alarms and power of the verdict table, on LADDERS simulate
 	$(GO) test -count=1 -timeout 4h -v ./scoring/simulate -ladders $(LADDERS)
 	$(GO) test -count=1 -timeout 1h -v ./cmd/kvladder -run TestPrintedPowerIsThePower -ladders $(LADDERS)
 
-e2e-llamacpp: build ## the llama.cpp ladder against a real llama-server and a real model
-	./arms/engine/llamacpp/fetch.sh
-	$(GO) test -count=1 -timeout 40m -tags e2e -run TestLlamaCppLadder -v ./cmd/kvladder
+e2e-llamacpp: build ## the llama.cpp ladders against a real llama-server, with a real model and synthetic ones
+	GO="$(GO)" ./arms/engine/llamacpp/fetch.sh
+	$(GO) test -count=1 -timeout 30m -tags e2e -run TestLlamaCpp -v ./cmd/kvladder
 
 e2e-vllm: build ## the vLLM ladders against a real vLLM on CPU cores and a real model; about 6 GB and an hour
 	./arms/engine/vllm/fetch.sh

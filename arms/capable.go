@@ -50,6 +50,13 @@ type Damager interface {
 	CheckDamage(args []string) string
 }
 
+// Keeper is an Engine whose Save writes files that nobody touches until Restore: they can be
+// held against each other.
+type Keeper interface {
+	// KeepsSaved says whether that is so under these pins.
+	KeepsSaved(pins map[string]string) bool
+}
+
 // RefusedError says that a server refused to take state back: it answered, with a status
 // and a reason. That protects whoever asks next, and is no failure of the harness.
 type RefusedError struct {

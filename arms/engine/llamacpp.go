@@ -397,6 +397,9 @@ func (LlamaCpp) Restore(ctx context.Context, e probes.Endpoint, s *prompts.Set, 
 	return eachSlot(ctx, e, s, "restore", "n_restored")
 }
 
+// KeepsSaved: a slot file is written when asked and at no other time.
+func (LlamaCpp) KeepsSaved(pins map[string]string) bool { return pins["slot_restore"] == on }
+
 // eachSlot does action for the slots that the set names, in order of their numbers, and
 // wants each to be of at least one token.
 func eachSlot(ctx context.Context, e probes.Endpoint, s *prompts.Set, action, count string) error {

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,8 @@ func climbLlama(t *testing.T, args ...string) (int, scoring.Result) {
 	}
 	for _, a := range r.Arms {
 		if a.Role == scoring.Judged {
-			t.Logf("%-10s %-24s local %s external %s computed %s, bit equal %s of %s, d0 max %s", a.Name, deref(a.Verdict), deref(a.LocalTokens), deref(a.ExternalTokens), deref(a.ComputedTokens), deref(a.BitEqual), deref(a.Comparable), deref(a.D0Max))
+			t.Logf("%-12s %-24s %-12s %-28s local %s external %s computed %s, bit equal %s of %s, d0 max %s, exceedance p %s", a.Name, deref(a.Verdict), deref(a.Sub), deref(a.Kind),
+				deref(a.LocalTokens), deref(a.ExternalTokens), deref(a.ComputedTokens), deref(a.BitEqual), deref(a.Comparable), deref(a.D0Max), deref(a.PExceedance))
 		}
 	}
 	return code, r
@@ -72,41 +74,182 @@ func cached(t *testing.T) string {
 	return dir
 }
 
-// An untouched cache is never accused.
-func TestLlamaCppLadderClean(t *testing.T) {
+// want is what one arm has to come out as; "" is not looked at.
+type want struct {
+	verdict, sub, kind, path string
+	warning                  string // part of one of its warnings, or of its reason
+	local, external          bool   // that it took tokens from there
+	bits                     bool   // that every request is bitwise equal to the reference
+}
+
+// clean is an arm that nothing can be said against: bounded, and equal in every bit.
+func clean(path string) want {
+	return want{verdict: "CLEAN_BOUNDED", local: path == "local", external: path == "external", bits: true}
+}
+
+// llamaLadders are climbed as they stand in arms/ladders.
+var llamaLadders = []struct {
+	ladder string
+	exit   int
+	arms   map[string]want
+}{
+	// an untouched cache is never accused, and is called clean within what its classes bound
+	{"smollm2", 0, map[string]want{
+		"C1@f16": clean("local"), "C1@q8_0": clean("local"), "RST@f16": clean("external"), "RST@q8_0": clean("external"),
+	}},
+	{"dtypes", 0, map[string]want{
+		"C1@f16": clean("local"), "C1@bf16": clean("local"), "C1@q8_0": clean("local"), "C1@q4_0": clean("local"),
+		"RST@f16": clean("external"), "RST@bf16": clean("external"), "RST@q8_0": clean("external"), "RST@q4_0": clean("external"),
+	}},
+	{"host-cache", 0, map[string]want{"C1": clean("local"), "HOST": {verdict: "CLEAN_BOUNDED", external: true, bits: true}}},
+	{"hybrid", 0, map[string]want{"C1": clean("local"), "RST": clean("external")}},
+	{"hybrid-partial", 0, map[string]want{"C1": clean("local")}},
+	{"slots", 0, map[string]want{"C1": clean("local")}},
+	// reuse that is documented as inexact is neither
+	{"chunks", 2, map[string]want{
+		"C1":     clean("local"),
+		"CHUNKS": {verdict: "INCONCLUSIVE_UNKNOWN", sub: "inexact", local: true, warning: "cache_reuse moves chunks"},
+	}},
+	// what the server refuses to take back was not reused
+	{"refused", 2, map[string]want{
+		"C1":        clean("local"),
+		"RST-HEAD":  {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "restore of slot 0: status 400"},
+		"RST-SHAPE": {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "restore of slot 0: status 400"},
+		"RST-DTYPE": {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "restore of slot 0: status 400"},
+	}},
+	// and what it takes from another model is found by the hits alone
+	{"other-model", 1, map[string]want{
+		"C1":        clean("local"),
+		"XID-MODEL": {verdict: "CORRUPTION_ATTRIBUTED", kind: "hits across identities = 0", path: "external", external: true},
+	}},
+	// small damage, on random weights and on real ones
+	{"faults", 1, map[string]want{
+		"C1":         clean("local"),
+		"RST-SCALE":  {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
+		"RST-LOWBIT": {verdict: "CORRUPTION_ATTRIBUTED", kind: "bit", path: "external"},
+		"RST-NAN":    {verdict: "CORRUPTION_ATTRIBUTED", kind: "text", path: "external"},
+		"RST-FLIP":   {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
+	}},
+	{"smollm2-corrupt", 1, map[string]want{
+		"C1":         clean("local"),
+		"RST-FLIP":   {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
+		"RST-SCALE":  {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
+		"RST-LOWBIT": {verdict: "CORRUPTION_ATTRIBUTED", kind: "bit", path: "external"},
+	}},
+}
+
+func TestLlamaCppLadders(t *testing.T) {
 	cached(t)
-	out := filepath.Join(t.TempDir(), "run")
-	code, r := climbLlama(t, "--out", out, "../../arms/ladders/llamacpp-smollm2.yaml")
-	if code != 0 && code != 2 {
-		t.Errorf("exit %d, want 0, or 2 where a bound is not reached", code)
-	}
-	for _, name := range []string{"C1@f16", "C1@q8_0", "RST@f16", "RST@q8_0"} {
-		a := arm(t, r, name)
-		if a.BitEqual == nil || *a.BitEqual != a.N {
-			t.Errorf("%s: %s of %d requests bitwise equal to the reference, want all", name, deref(a.BitEqual), a.N)
-		}
-	}
-	if code, out, _ := kvladder(t, "verify", out); code != 0 {
-		t.Errorf("the receipt does not verify:\n%s", out)
+	for _, l := range llamaLadders {
+		t.Run(l.ladder, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "run")
+			code, r := climbLlama(t, "--out", out, "../../arms/ladders/llamacpp-"+l.ladder+".yaml")
+			if code != l.exit {
+				t.Errorf("exit %d, want %d", code, l.exit)
+			}
+			for name, w := range l.arms {
+				w.check(t, arm(t, r, name))
+			}
+			if code, out, _ := kvladder(t, "verify", out); code != 0 {
+				t.Errorf("the receipt does not verify:\n%s", out)
+			}
+		})
 	}
 }
 
-// A damaged slot file is found, and the replicate repeats it.
-func TestLlamaCppLadderCorrupt(t *testing.T) {
+func (w want) check(t *testing.T, a scoring.ArmResult) {
+	t.Helper()
+	for _, x := range []struct {
+		what, want string
+		got        *string
+	}{{"verdict", w.verdict, a.Verdict}, {"sub", w.sub, a.Sub}, {"kind", w.kind, a.Kind}, {"path", w.path, a.Path}} {
+		if x.want != "" && (x.got == nil || *x.got != x.want) {
+			t.Errorf("%s: %s %s, want %q (%s)", a.Name, x.what, deref(x.got), x.want, deref(a.Reason))
+		}
+	}
+	if w.local && (a.LocalTokens == nil || *a.LocalTokens == 0) || w.external && (a.ExternalTokens == nil || *a.ExternalTokens == 0) {
+		t.Errorf("%s: local %s, external %s", a.Name, deref(a.LocalTokens), deref(a.ExternalTokens))
+	}
+	if w.bits && (a.BitEqual == nil || *a.BitEqual != a.N) {
+		t.Errorf("%s: %s of %d requests bitwise equal to the reference, want all", a.Name, deref(a.BitEqual), a.N)
+	}
+	if said := strings.Join(append(a.Warnings, deref(a.Reason)), "\n"); !strings.Contains(said, w.warning) {
+		t.Errorf("%s: nothing says %q:\n%s", a.Name, w.warning, said)
+	}
+}
+
+// synthetic writes a ladder on the synthetic model and returns its path.
+func synthetic(t *testing.T, set, pins, rest string) string {
+	t.Helper()
+	set, err := filepath.Abs("../../prompts/sets/" + set + ".jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "ladder.yaml")
+	text := "ladder: synthetic\nengine: llamacpp\nset: " + set + "\npins: {model: llamacpp/model/synthetic-llama.gguf, threads: 1, " + pins + "}\n" + rest
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Prompts that are asked again of whichever slot waited longest find next to nothing, and the
+// same prompts pinned to their slots find all that their slot still holds.
+func TestLlamaCppUnpinned(t *testing.T) {
 	cached(t)
-	code, r := climbLlama(t, "--out", filepath.Join(t.TempDir(), "run"), "../../arms/ladders/llamacpp-smollm2-corrupt.yaml")
-	a := arm(t, r, "RST")
-	if code != 1 || deref(a.Verdict) != `"CORRUPTION_ATTRIBUTED"` || deref(a.Variable) != `"slot_restore"` || deref(a.Path) != `"external"` {
-		t.Errorf("exit %d, RST %s, variable %s, path %s; want exit 1, attributed to slot_restore on the external path", code, deref(a.Verdict), deref(a.Variable), deref(a.Path))
+	dir := t.TempDir()
+	_, pinned := climbLlama(t, "--out", filepath.Join(dir, "pinned"), "../../arms/ladders/llamacpp-slots.yaml")
+	code, unpinned := climbLlama(t, "--out", filepath.Join(dir, "unpinned"), "../../arms/ladders/llamacpp-slots-unpinned.yaml")
+	p, u := arm(t, pinned, "C1"), arm(t, unpinned, "C1")
+	t.Logf("hits pinned %s of %s expected, unpinned %s; slots asked and proven %s", deref(p.LocalTokens), deref(p.ExpectedLocal), deref(u.LocalTokens), deref(p.Ranks))
+	if p.LocalTokens == nil || u.LocalTokens == nil || *p.LocalTokens != *p.ExpectedLocal || 10**u.LocalTokens > *p.LocalTokens {
+		t.Errorf("pinned %s, unpinned %s local tokens", deref(p.LocalTokens), deref(u.LocalTokens))
 	}
-	if c := arm(t, r, "C1"); deref(c.Verdict) == `"CORRUPTION_ATTRIBUTED"` {
-		t.Errorf("C1, which restores nothing, is accused")
+	if p.Ranks == nil || p.Ranks.Asked == 0 || p.Ranks.Proven != p.Ranks.Asked {
+		t.Errorf("slots asked and proven: %s", deref(p.Ranks))
 	}
+	if code == 0 && *u.LocalTokens > 0 {
+		t.Logf("what it did find is the instruction that prompts share")
+	}
+}
+
+// A pin that the server does not understand is found out by the slot that its reply names: a
+// member of another name, and a number that it does not have.
+func TestLlamaCppWrongPin(t *testing.T) {
+	cached(t)
+	for name, c := range map[string]struct{ set, pins, rest, says string }{
+		"member":  {"synthetic-free-32", "slots: 48, ctx: 36864", "replay: {ranks: 48, rank_by: body, rank_field: slot_id}\n", "and another one served it"},
+		"missing": {"synthetic-short-32", "slots: 16, ctx: 12288", "", "asked for slot 16 and slot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ladder := synthetic(t, c.set, c.pins, "arms: [C0, C1]\nrules: {n_min: 12, g_min: 12, p_max: 0.23}\n"+c.rest)
+			code, r := climbLlama(t, "--out", filepath.Join(t.TempDir(), "run"), ladder)
+			if code != 3 {
+				t.Errorf("exit %d, want 3", code)
+			}
+			want{verdict: "INVALID_PREREG", warning: c.says}.check(t, arm(t, r, "C1"))
+		})
+	}
+}
+
+// build 11669 dies when it shifts quantized keys: a death is an outcome, what was answered
+// before it is kept, and the arms beside it are judged.
+func TestLlamaCppDies(t *testing.T) {
+	cached(t)
+	ladder := synthetic(t, "synthetic-pairs-40", "slots: 20, ctx: 10240, kv_cache_dtype: q8_0, flash_attn: on",
+		"arms:\n  - C0\n  - C1\n  - {preset: custom, name: CHUNKS, config: C1, pins: {cache_reuse: 32}, reference: C1, reference_pass: 2, exercise: C1, path: local, steps: [launch, replay, replay]}\n"+
+			"floors: {C0: 2, C1: 2}\nrules: {g_min: 24, p_max: 0.12}\nparallel: 2\n")
+	code, r := climbLlama(t, "--out", filepath.Join(t.TempDir(), "run"), ladder)
+	if code != 4 {
+		t.Errorf("exit %d, want 4", code)
+	}
+	want{verdict: "ENGINE_DIED", sub: "DIED"}.check(t, arm(t, r, "CHUNKS"))
+	clean("local").check(t, arm(t, r, "C1"))
 }
 
 // Reuse that was switched off behind the arm's back is not a clean cache: a proxy adds
 // cache_prompt false to every request, while all pins stay as they were asked.
-func TestLlamaCppLadderReuseOff(t *testing.T) {
+func TestLlamaCppReuseOff(t *testing.T) {
 	cache := cached(t)
 	eng := engine.LlamaCpp{}
 	port, err := launch.FreePort()
@@ -121,7 +264,7 @@ func TestLlamaCppLadderReuseOff(t *testing.T) {
 	for k, v := range conf {
 		pins[k] = v
 	}
-	for k, v := range map[string]string{"threads": "1", "slots": "12", "ctx": "9216"} {
+	for k, v := range map[string]string{"model": "llamacpp/model/synthetic-llama.gguf", "threads": "1", "slots": "32", "ctx": "24576"} {
 		pins[k] = v
 	}
 	log, err := os.Create(filepath.Join(t.TempDir(), "server.log"))
@@ -151,17 +294,8 @@ func TestLlamaCppLadderReuseOff(t *testing.T) {
 		proxy.ServeHTTP(w, r)
 	}))
 	defer front.Close()
-	dir := t.TempDir()
-	ladder := filepath.Join(dir, "reuse-off.yaml")
-	set, err := filepath.Abs("../../prompts/sets/smollm2-12.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := "ladder: reuse-off\nengine: llamacpp\nset: " + set + "\npins: {threads: 1, slots: 12, ctx: 9216}\narms: [C0, C1]\nfloors: {C0: 2, C1: 1}\nrules: {n_min: 10, g_min: 5, p_max: 0.46}\nreplay: {timeout_seconds: 900}\n"
-	if err := os.WriteFile(ladder, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	code, r := climbLlama(t, "--out", filepath.Join(dir, "run"), "--attach", "C1="+front.URL, ladder)
+	ladder := synthetic(t, "synthetic-short-32", "slots: 32, ctx: 24576", "arms: [C0, C1]\nfloors: {C0: 2, C1: 1}\nparallel: 2\n")
+	code, r := climbLlama(t, "--out", filepath.Join(t.TempDir(), "run"), "--attach", "C1="+front.URL, ladder)
 	if asked == 0 {
 		t.Fatal("nothing went through the proxy")
 	}

@@ -3,8 +3,9 @@
 # engine, so that a ladder can run against an engine that is not ours, without a GPU.
 #
 #   FOLDER/root/                  Debian packages, unpacked and never installed
-#   FOLDER/model/*.gguf           SmolLM2-135M-Instruct, 4-bit
-#   FOLDER/sha256sums             what was fetched, in the form `sha256sum -c` reads
+#   FOLDER/model/SmolLM2-*.gguf   SmolLM2-135M-Instruct, 4-bit
+#   FOLDER/model/synthetic-*.gguf models of random weights, a few megabytes each, written here and not fetched
+#   FOLDER/sha256sums             what was fetched and written, in the form `sha256sum -c` reads
 #
 # FOLDER defaults to .cache/llamacpp under the project. The packages come from the Debian
 # mirror that this machine already uses, through a private apt folder: nothing of the
@@ -73,6 +74,27 @@ mirror() {
 	} 2>/dev/null | sed 's,/*$,,' | grep '/debian$' | head -n 1
 }
 
+# synthetic NAME SHAPE SEED writes model/synthetic-NAME.gguf, byte for byte the recorded one.
+synthetic() {
+	file=$folder/model/synthetic-$1.gguf
+	want=$(known "synthetic-$1.gguf")
+	if [ -f "$file" ] && [ "$(sum "$file")" = "$want" ]; then
+		return
+	fi
+	mkdir -p "$folder/model"
+	(cd "$here" && "${GO:-go}" run ./synthetic -shape "$2" -seed "$3" "$file") || die "synthetic-$1.gguf could not be written" "is Go installed?"
+	got=$(sum "$file")
+	[ -z "$want" ] || [ "$got" = "$want" ] || die "synthetic-$1.gguf has sha256 $got, recorded is $want" "the sets and the receipts belong to the recorded one: mend the generator"
+}
+
+write_models() {
+	need "${GO:-go}" "install Go"
+	synthetic llama llama 1
+	synthetic llama-other llama 2 # the same shape, other weights
+	synthetic llama-small llama-2 1
+	synthetic lfm2 lfm2 1
+}
+
 fetch_server() {
 	if [ -f "$folder/root/.complete" ]; then
 		return
@@ -115,10 +137,11 @@ fetch_server() {
 }
 
 fetch_model
+write_models
 fetch_server
 {
 	cat "$folder/root/.packages"
-	(cd "$folder/model" && sha256sum "$model")
+	(cd "$folder/model" && sha256sum "$model" synthetic-*.gguf)
 } >"$folder/sha256sums.part"
 mv "$folder/sha256sums.part" "$folder/sha256sums"
 say "ready: server root/usr/bin/llama-server, model model/$model"

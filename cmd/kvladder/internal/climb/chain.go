@@ -41,6 +41,7 @@ type chainRun struct {
 	tail     *arms.Tail
 	launches int
 	pins     map[string]string // of the process that was launched last
+	saved    *probes.StoreFact // what the last save step wrote, where it is to be found again
 	inc      string            // name of the incarnation
 	arm      *scoring.ArmSpec
 	sent     int
@@ -280,8 +281,11 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 		if err := r.c.Engine.Save(ctx, r.proc.Endpoint, r.c.Set, r.res); err != nil {
 			return r.gone(ctx, r.harness("save", err))
 		}
-		return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "save", Done: true})
+		return r.save()
 	case "restore":
+		if err := r.kept(); err != nil {
+			return err
+		}
 		err := r.c.Engine.Restore(ctx, r.proc.Endpoint, r.c.Set, r.res)
 		var refused *arms.RefusedError
 		if errors.As(err, &refused) { // an answer: what follows is computed anew
@@ -295,6 +299,7 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 		}
 		return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "restore", Done: true})
 	case "damage":
+		r.saved = nil // not what was saved any more, and meant to be so
 		d, ok := r.c.Engine.(arms.Damager)
 		if !ok {
 			return r.harness("damage", errors.New("this engine cannot do it"))
@@ -305,6 +310,7 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 		}
 		return r.fact(probes.FactStep, "store folder", probes.StepFact{Step: "damage", Args: st.Args, Done: true, Proved: new(true), Seen: seen})
 	case "corrupt":
+		r.saved = nil
 		seen, err := corrupt(r.res.Store, st.Args)
 		if err != nil {
 			return r.harness("corrupt "+strings.Join(st.Args, " "), err)

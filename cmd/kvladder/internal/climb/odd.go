@@ -163,7 +163,7 @@ func (r *chainRun) copyStore(st arms.ChainStep) error {
 	if err := os.CopyFS(to, os.DirFS(r.res.Store)); err != nil {
 		return r.harness("copy-store", err)
 	}
-	r.res.Store, r.res.Slots = to, to
+	r.res.Store, r.res.Slots, r.saved = to, to, nil
 	return r.fact(probes.FactStep, "store folder", probes.StepFact{Step: "copy-store", Args: st.Args, Done: true})
 }
 
