@@ -380,6 +380,61 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+func TestSlotPaths(t *testing.T) {
+	draw := func(kind string) *prompts.Set {
+		t.Helper()
+		s := Spec{Kind: kind, Name: "s", Geometry: prompts.Geometry{Mode: "slot", AttentionBlock: 1}, Wire: Wire{Dialect: "llamacpp"}, Seed: 1}
+		set := mustDraw(t, newSplitter(), s)
+		s.Wire = vllm
+		if _, err := Draw(context.Background(), newSplitter(), s); err == nil {
+			t.Errorf("%s in a dialect without slots", kind)
+		}
+		for _, p := range set.Prompts {
+			if named := strings.Contains(p.Body, `"id_slot":`); named != (kind != "slots-free") || named != (p.Slot != nil) {
+				t.Errorf("%s, %s: slot %v, body …%s", kind, p.ID, p.Slot, p.Body[len(p.Body)-120:])
+			}
+			if n := len(p.Tokens); n%16 != 1 && kind != "slots-grow" || p.Tokens[0] != 0 {
+				t.Errorf("%s, %s: %d tokens, the first is %d", kind, p.ID, n, p.Tokens[0])
+			}
+		}
+		return set
+	}
+	for _, kind := range []string{"slots-short", "slots-free"} {
+		set := draw(kind)
+		if len(set.Prompts) != 12 || set.Classes() != 12 {
+			t.Errorf("%s: %d prompts, %d classes", kind, len(set.Prompts), set.Classes())
+		}
+		for i, p := range set.Prompts {
+			if n := len(p.Tokens); n < 65 || n > 16*16+1 || p.Slot != nil && *p.Slot != i {
+				t.Errorf("%s, %s: %d tokens, slot %v", kind, p.ID, n, p.Slot)
+			}
+		}
+	}
+	pairs := draw("slots-pairs").Prompts
+	for i := 0; i < len(pairs); i += 2 {
+		long, short := pairs[i].Tokens, pairs[i+1].Tokens
+		head := pairs[i].Class.Local
+		if *pairs[i].Slot != i/2 || *pairs[i+1].Slot != i/2 || len(long)-len(short) < 32 || head < 17 ||
+			!slices.Equal(long[:head], short[:head]) || !slices.Equal(long[len(long)-len(short)+head:], short[head:]) {
+			t.Errorf("%s and %s: %d and %d tokens, %d shared", pairs[i].ID, pairs[i+1].ID, len(long), len(short), head)
+		}
+	}
+	grow := draw("slots-grow").Prompts
+	for i := 0; i < len(grow); i += 3 {
+		a, more, half := grow[i].Tokens, grow[i+1].Tokens, grow[i+2].Tokens
+		cut := grow[i+2].Class.Local
+		if *grow[i+2].Slot != i/3 || !slices.Equal(a, more[:len(a)]) || len(more)-len(a) < 32 || len(half) != len(a) || !slices.Equal(a[:cut], half[:cut]) || slices.Equal(a, half) {
+			t.Errorf("%s: %d, %d and %d tokens, cut at %d", grow[i].ID, len(a), len(more), len(half), cut)
+		}
+	}
+	for kind, n := range map[string]int{"slots-pairs": 3, "slots-grow": 4} {
+		s := Spec{Kind: kind, Name: "s", N: n, Geometry: prompts.Geometry{Mode: "slot", AttentionBlock: 1}, Wire: Wire{Dialect: "llamacpp"}, Seed: 1}
+		if _, err := Draw(context.Background(), newSplitter(), s); err == nil {
+			t.Errorf("%s of %d", kind, n)
+		}
+	}
+}
+
 func TestFile(t *testing.T) {
 	s := spec("file", 0)
 	s.File = strings.NewReader(`{"id":"x","document":"doc","prompt":"river stone","key":"q","answer":"7","match":"ints"}
