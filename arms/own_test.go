@@ -228,6 +228,10 @@ func TestRefusedArms(t *testing.T) {
 		{"flood on slots", "demo-48", "{preset: RST, before: [\"flood 2\"]}", "step flood: it does not report", engine.LlamaCpp{}},
 		{"expire on slots", "demo-48", "{preset: RST, before: [expire]}", "step expire: its store cannot", engine.LlamaCpp{}},
 		{"ranks on slots", "demo-48", "{preset: RST, before: [\"evict-rank 1\"]}", "step evict-rank", engine.LlamaCpp{}},
+		{"damage of a format that is not known", "demo-48", "{preset: RST, before: [\"damage scale 2\"]}", "step damage: the format of its store", nil},
+		{"damage of no kind", "demo-48", "{preset: RST, before: [\"damage melt 2\"]}", "use scale FACTOR", engine.LlamaCpp{}},
+		{"damage alone", "demo-48", "{preset: RST, before: [damage]}", "damage takes what to do", engine.LlamaCpp{}},
+		{"WARM without a host cache", "demo-48", "WARM", "nothing is left to hit", engine.LlamaCpp{}},
 		{"failing loads on slots", "demo-48", "{preset: RST, after: [\"fail-load 1\"]}", "step fail-load", engine.LlamaCpp{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -241,6 +245,66 @@ func TestRefusedArms(t *testing.T) {
 				t.Errorf("got %v, want a *FileError of one line with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// What is particular about the arms of llama.cpp stands in the plan: reuse that is inexact,
+// the slot that a rank is, where a hybrid prompt is cut.
+func TestSlotLadders(t *testing.T) {
+	plan := func(name string) *arms.Plan {
+		t.Helper()
+		l, err := arms.ReadLadder("ladders/llamacpp-" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := prompts.Open(l.SetPath())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := l.Resolve(s, engine.LlamaCpp{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	arm := func(p *arms.Plan, name string) *scoring.ArmSpec {
+		t.Helper()
+		a, ok := p.Design.ByName(name)
+		if !ok {
+			t.Fatalf("no arm %s", name)
+		}
+		return a
+	}
+	sum := func(a *scoring.ArmSpec) (r scoring.Reuse) {
+		for _, e := range a.Expected {
+			r.Local, r.External = r.Local+e.Local, r.External+e.External
+		}
+		return r
+	}
+	p := plan("chunks")
+	if c, c1 := arm(p, "CHUNKS"), arm(p, "C1"); !strings.Contains(c.Inexact, "cache_reuse") || c1.Inexact != "" || sum(c).Local < 2*sum(c1).Local {
+		t.Errorf("CHUNKS %q %+v, C1 %q %+v", c.Inexact, sum(c), c1.Inexact, sum(c1))
+	}
+	p = plan("host-cache")
+	if h, c1 := arm(p, "HOST"), arm(p, "C1"); !h.Connector || h.Pin.Name != "cache_ram" || sum(h).External < 5000 || sum(c1).External != 0 || h.CachedIs != "" {
+		t.Errorf("HOST %+v, C1 %+v", sum(h), sum(c1))
+	}
+	// two thousand tokens of 10,304 are lost where two prompts are drawn to one slot, and all
+	// of them where nobody pins
+	if got := sum(arm(plan("slots"), "C1")); got.Local < 8000 || got.Local > 9000 {
+		t.Errorf("pinned: %+v", got)
+	}
+	if got := sum(arm(plan("slots-unpinned"), "C1")); got != (scoring.Reuse{}) {
+		t.Errorf("unpinned: %+v", got)
+	}
+	for id, n := range arm(plan("hybrid"), "C0").LastChunk {
+		if n != 4 {
+			t.Errorf("hybrid, %s: last chunk %d", id, n)
+		}
+	}
+	p = plan("other-model")
+	if got := sum(arm(p, "XID-MODEL")); got != (scoring.Reuse{}) {
+		t.Errorf("from another model: %+v is expected", got)
 	}
 }
 

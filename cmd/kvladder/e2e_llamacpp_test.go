@@ -218,7 +218,7 @@ func TestLlamaCppUnpinned(t *testing.T) {
 func TestLlamaCppWrongPin(t *testing.T) {
 	cached(t)
 	for name, c := range map[string]struct{ set, pins, rest, says string }{
-		"member":  {"synthetic-free-32", "slots: 48, ctx: 36864", "replay: {ranks: 48, rank_by: body, rank_field: slot_id}\n", "and another one served it"},
+		"member":  {"synthetic-free-32", "slots: 64, ctx: 49152", "replay: {ranks: 64, rank_by: body, rank_field: slot_id}\n", "and another one served it"},
 		"missing": {"synthetic-short-32", "slots: 16, ctx: 12288", "", "asked for slot 16 and slot"},
 	} {
 		t.Run(name, func(t *testing.T) {
