@@ -94,8 +94,8 @@ var kinds = []Kind{
 	{"slots-free", "as slots-short, the slot left to the server or to the client", 12, 8, true, 2, slotsFree},
 	{"slots-pairs", "for llama-server, two prompts for each slot, the second without the middle of the first", 24, 8, true, 2, slotPairs},
 	{"slots-grow", "for llama-server, three prompts for each slot: a text, the text and more, half of it and another end", 36, 8, true, 2, slotGrow},
-	{"plain", "prose for a small real model with a paged cache, each with a prime, no tail of one token", 14, 8, true, 8, plain},
-	{"plain-salt", "pairs of equal prose prompts under two cache salts, no tail of one token", 12, 8, true, 4, plainSalt},
+	{"plain", "prose for a small real model with a paged cache, each with a prime, no tail of one token", 12, 4, true, 6, plain},
+	{"plain-salt", "pairs of equal prose prompts under two cache salts, no tail of one token", 12, 4, true, 4, plainSalt},
 	{"file", "prompts and answers read from a JSONL file", 0, 8, false, 0, fromFile},
 }
 
