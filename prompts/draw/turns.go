@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"kvladder/prompts"
 )
@@ -37,11 +38,8 @@ func turns(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 		r := stream(d.spec.Seed, "turns "+name)
 		short := r.within(6, 16)
 		end := d.unit * r.within(2, 3)
-		p, err := d.page(ctx, r, end-short, false)
+		p, err := d.tagged(ctx, r, end-short)
 		if err != nil {
-			return nil, err
-		}
-		if err := p.scatter(ctx); err != nil {
 			return nil, err
 		}
 		if err := p.write(ctx, nil); err != nil {
@@ -76,4 +74,22 @@ func turns(ctx context.Context, d *desk) ([]prompts.Prompt, error) {
 		second = append(second, d.prompt(fmt.Sprintf("r%02d", n/2+i+1), name, &q, nil, end, 0))
 	}
 	return append(first, second...), nil
+}
+
+// tagged is a page of n tokens with needles wherever there was room, a tag among them: keys
+// go first, and may leave a short page none.
+func (d *desk) tagged(ctx context.Context, r *random, n int) (*page, error) {
+	for range 100 {
+		p, err := d.page(ctx, r, n, false)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.scatter(ctx); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(p.needles, func(x needle) bool { return x.kind == 'T' }) {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%d tokens have no room for a tag", n)
 }

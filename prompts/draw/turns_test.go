@@ -52,6 +52,27 @@ func TestTurnsGoOn(t *testing.T) {
 	}
 }
 
+// Every seed draws: a short page that keys have filled is drawn again, until it has a tag.
+func TestTurnsOfManySeeds(t *testing.T) {
+	for seed := range uint64(20) {
+		s := spec("turns", seed)
+		s.Continue = func(_ context.Context, _ []int, n int) ([]int, error) { return make([]int, n), nil }
+		tok := newSplitter()
+		set, err := Draw(context.Background(), tok, s)
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+			continue
+		}
+		for _, p := range set.Prompts[len(set.Prompts)/2:] {
+			text := tok.decode(p.Tokens)
+			name := text[len(text)-len("T00 ?") : len(text)-2]
+			if !strings.Contains(text, "note: tag "+name+" is ") {
+				t.Errorf("seed %d, %s asks for %q, which its text does not hold", seed, p.ID, name)
+			}
+		}
+	}
+}
+
 // Every question is for what the prime leaves, and every value is named.
 func TestPrimedAsksForThePrefix(t *testing.T) {
 	set := mustDraw(t, newSplitter(), spec("primed", 3))
