@@ -236,3 +236,37 @@ func TestLedger(t *testing.T) {
 	check("has no end", whole[:len(whole)-1])
 	check(`the first entry is "verdict"`, bytes.Replace(lines[0], []byte(`"prereg"`), []byte(`"verdict"`), 1))
 }
+
+// No subject is the digest of nothing: it would be matched by every empty file. Receipts
+// from before that was so hold still.
+func TestSubjectsAreOfSomething(t *testing.T) {
+	set := testSet(2)
+	check := func(name string, want any, change func(*arms.Plan)) {
+		t.Helper()
+		plan := testPlan(set, change)
+		d := must(digest.Canonical(want))
+		got := subjects(plan)
+		if len(got) != 1 || got[0].Name != name || got[0].Digest.Digest() != digest.Of(d) {
+			t.Errorf("%+v, want %s of %s", got, name, d)
+		}
+		dir := sealed(t, plan, set)
+		reseal(t, dir, func(r *Receipt) { r.Subject = olderSubjects(plan) })
+		if rep := Verify(dir, testChecker); !rep.OK {
+			t.Errorf("an older receipt: %+v", rep)
+		}
+		reseal(t, dir, func(r *Receipt) { r.Subject[0].Digest = digestSet(digest.Of([]byte("other"))) })
+		if rep := Verify(dir, testChecker); rep.OK || !blames(rep, "subject") {
+			t.Errorf("another subject: %+v", rep)
+		}
+	}
+	check("pin/image", map[string]string{"image": ""}, func(p *arms.Plan) {
+		p.Pins["image"] = ""
+		for i := range p.Design.Arms {
+			p.Design.Arms[i].Pins["image"] = ""
+		}
+	})
+	check("pins", map[string]map[string]string{"C0": {"declared": "a"}, "WARM": {"declared": "b"}}, func(p *arms.Plan) {
+		p.Subject, p.Pins = nil, map[string]string{}
+		p.Design.Arms[0].Pins, p.Design.Arms[1].Pins = map[string]string{"declared": "a"}, map[string]string{"declared": "b"}
+	})
+}

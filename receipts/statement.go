@@ -52,8 +52,27 @@ func statement(plan arms.Plan, res scoring.Result, pins []PinRead, times []Timin
 }
 
 // subjects are the values of the pins under test. A pin whose value is a digest stands for
-// itself, any other is digested. A plan that names no subject is about all of its pins.
+// itself, any other is digested; one that is set to nothing together with its name, since
+// the digest of no bytes fits every empty file. A plan that names no subject is about all of
+// its pins, or, where it has none in common, about those of its arms.
 func subjects(plan arms.Plan) []Resource {
+	return subjectsAs(plan, func(name string) digest.Digest {
+		d, _, _ := digest.OfJSON(map[string]string{name: ""})
+		return d
+	})
+}
+
+// olderSubjects are those of receipts from before pins set to nothing were named.
+func olderSubjects(plan arms.Plan) []Resource {
+	out := subjectsAs(plan, func(string) digest.Digest { return digest.OfNothing })
+	if len(out) == 1 && out[0].Name == "pins" {
+		d, _, _ := digest.OfJSON(plan.Pins)
+		out[0].Digest = digestSet(d)
+	}
+	return out
+}
+
+func subjectsAs(plan arms.Plan, nothing func(name string) digest.Digest) []Resource {
 	var out []Resource
 	for _, name := range slices.Sorted(slices.Values(plan.Subject)) {
 		seen := map[string]bool{}
@@ -61,7 +80,10 @@ func subjects(plan arms.Plan) []Resource {
 			if ok && !seen[v] {
 				seen[v] = true
 				d, err := digest.Parse(v)
-				if err != nil {
+				switch {
+				case v == "":
+					d = nothing(name)
+				case err != nil:
 					d = digest.Of([]byte(v))
 				}
 				out = append(out, Resource{Name: "pin/" + name, Digest: digestSet(d), Annotations: map[string]string{"value": v}})
@@ -77,6 +99,13 @@ func subjects(plan arms.Plan) []Resource {
 	if len(out) == 0 {
 		// A map of texts always has a canonical form.
 		d, _, _ := digest.OfJSON(plan.Pins)
+		if len(plan.Pins) == 0 {
+			pins := map[string]map[string]string{}
+			for _, a := range plan.Design.Arms {
+				pins[a.Name] = a.Pins
+			}
+			d, _, _ = digest.OfJSON(pins)
+		}
 		out = append(out, Resource{Name: "pins", Digest: digestSet(d)})
 	}
 	return out

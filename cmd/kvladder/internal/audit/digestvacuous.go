@@ -21,20 +21,41 @@ or of a list of empty texts. It is what a harness writes when the reply, the met
 the file that it meant to hash was not there. Two such digests are equal, whatever the two
 servers did: a comparison that rests on them has compared nothing.
 
+A digest that says beside it that there was nothing (empty: true, or 0 files) hides nothing
+and is passed over, unless every digest of the file is of that kind.
+
 Look at the artifact itself. If it is empty, what was concluded from it is not shown.`,
 	Look: func(e *Evidence) []Finding {
 		var out []Finding
-		e.values(func(f *File, v *Value) {
-			if v.Kind != Text {
-				return
+		for _, f := range e.Files {
+			if f.Root == nil {
+				continue
 			}
-			if what := vacuous(v.Text); what != "" {
-				out = append(out, at(f, v, fmt.Sprintf("%s is the digest of %s", v.Text, what)))
+			var open []Finding // said to be of nothing
+			full := false
+			f.Root.each(func(v *Value) {
+				if v.Kind != Text {
+					return
+				}
+				what := vacuous(v.Text)
+				switch {
+				case what == "":
+					full = full || wholeDigest.MatchString(v.Text)
+				case v.saysNothing():
+					open = append(open, at(f, v, fmt.Sprintf("%s is the digest of %s", v.Text, what)))
+				default:
+					out = append(out, at(f, v, fmt.Sprintf("%s is the digest of %s", v.Text, what)))
+				}
+			})
+			if !full {
+				out = append(out, open...)
 			}
-		})
+		}
 		return out
 	},
-	Fires: map[string]string{"receipt.json": `{"rows": [
+	Fires: map[string]string{"all.json": `{"artifacts": [
+		{"name": "a", "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "empty": true},
+		{"name": "b", "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "empty": true}]}`, "receipt.json": `{"rows": [
 		{"id": "r1", "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
 		{"id": "r2", "sha256": "sha256:74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b"},
 		{"id": "r3", "sha256": "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"},
@@ -42,7 +63,24 @@ Look at the artifact itself. If it is empty, what was concluded from it is not s
 		{"id": "r5", "seen": "e3b0c442…b855"}]}`},
 	Silent: map[string]string{"receipt.json": `{"rows": [
 		{"id": "r1", "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b854"},
-		{"id": "r2", "seen": "e3b0c442…b854"}]}`},
+		{"id": "r2", "seen": "e3b0c442…b854"}]}`, "evidence.json": `{"evidence": [
+		{"name": "logs/a.log", "digest": {"sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}, "size": 0, "empty": true},
+		{"name": "b.jsonl", "digest": {"sha256": "2d5e01a318d0f0879ab568c4be289c8b1f64ef8921a53c6277d5e069978baacb"}, "size": 7, "empty": false}],
+		"store": {"files": 0, "digest": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}}`},
+}
+
+// wholeDigest is a digest in hexadecimal at its full length.
+var wholeDigest = regexp.MustCompile(`^(?i:(?:md5|sha-?1|sha-?256|sha-?384|sha-?512)[:\-=])?(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})$`)
+
+// saysNothing reports whether it is said beside a digest that there was nothing to digest.
+func (v *Value) saysNothing() bool {
+	for _, x := range v.around() {
+		n, ok := x.integer()
+		if x.Kind == Bool && x.Bool && strings.EqualFold(x.Key, "empty") || ok && n == 0 && strings.EqualFold(x.Key, "files") {
+			return true
+		}
+	}
+	return false
 }
 
 // nothings are contents without content, by what to call them.

@@ -31,8 +31,8 @@ type Evidence struct {
 	Files []*File
 }
 
-// mostBytes bounds what a file may hold after it is unpacked.
-const mostBytes = 1 << 30
+// mostBytes bounds what a file may hold, and what it may hold after it is unpacked.
+const mostBytes = 512 << 20
 
 var (
 	dataName    = regexp.MustCompile(`(?i)\.(json|jsonl|ndjson)(\.gz)?$`)
@@ -49,7 +49,7 @@ func Open(paths []string) (*Evidence, error) {
 			return nil, plainError(path, err)
 		}
 		if !info.IsDir() {
-			b, err := os.ReadFile(path)
+			b, err := readFile(path)
 			if err != nil {
 				return nil, plainError(path, err)
 			}
@@ -63,9 +63,9 @@ func Open(paths []string) (*Evidence, error) {
 			if err != nil || d.IsDir() || !dataName.MatchString(at) && !counterName.MatchString(at) {
 				return err
 			}
-			b, err := os.ReadFile(at)
+			b, err := readFile(at)
 			if err != nil {
-				return err
+				return plainError(at, err)
 			}
 			found++
 			return e.Add(filepath.ToSlash(at), b)
@@ -78,6 +78,21 @@ func Open(paths []string) (*Evidence, error) {
 		}
 	}
 	return e, nil
+}
+
+// readFile reads a regular file of a size that can be held: a pipe or a device may have no
+// end.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is neither a file nor a folder")
+	case info.Size() > mostBytes:
+		return nil, fmt.Errorf("it holds %d bytes, more than %d: give a part of it", info.Size(), mostBytes)
+	}
+	return os.ReadFile(path)
 }
 
 func plainError(path string, err error) error {
@@ -116,7 +131,10 @@ func (e *Evidence) Add(name string, b []byte) error {
 		if bytes.IndexByte(b, 0) >= 0 {
 			return fmt.Errorf("%s: not a text: audit reads JSON, JSONL and counters", name)
 		}
-		docs, notes := parse(b)
+		docs, notes, err := parse(b)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 		f.Docs, f.Notes = len(docs), notes
 		switch len(docs) {
 		case 0:
@@ -126,7 +144,7 @@ func (e *Evidence) Add(name string, b []byte) error {
 		default:
 			f.Root = &Value{Kind: List, Line: 1, Items: docs}
 			for i, d := range docs {
-				d.Parent, d.Index = f.Root, i
+				d.Parent, d.Index = f.Root, int32(i)
 			}
 		}
 	}

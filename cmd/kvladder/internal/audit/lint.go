@@ -26,7 +26,7 @@ type Finding struct {
 }
 
 func at(f *File, v *Value, what string) Finding {
-	return Finding{File: f.Name, Line: v.Line, Where: v.where(), What: what}
+	return Finding{File: f.Name, Line: int(v.Line), Where: v.where(), What: what}
 }
 
 // All are the lints, by code.

@@ -17,29 +17,40 @@ type parser struct {
 	notes []string
 	loose bool // something that JSON has not was read
 	depth int
+
+	at, no int               // a place in the text and the number of its line, from which others are counted
+	names  map[string]string // member names, one copy of each
+	room   int               // how many values more may be read
 }
 
 const (
-	deepest   = 500
-	mostNotes = 8
+	deepest    = 500
+	mostNotes  = 8
+	mostValues = 8 << 20 // about 1 GiB in memory
 )
 
-var errEnd = errors.New("the text ends within a value")
+var (
+	errEnd  = errors.New("the text ends within a value")
+	errRoom = fmt.Errorf("it holds more than %d values: give a part of it", mostValues)
+)
 
 // parse finds the documents in a text: one, several after another, one a line; between,
-// before and after them there may be prose, which is left out and noted.
-func parse(text []byte) (docs []*Value, notes []string) {
-	p := &parser{b: bytes.TrimPrefix(text, []byte("\ufeff"))}
-	prose, first := 0, 0
+// before and after them there may be prose, which is left out and noted. The error is
+// errRoom: a text of more values than can be held.
+func parse(text []byte) (docs []*Value, notes []string, err error) {
+	p := &parser{b: bytes.TrimPrefix(text, []byte("\ufeff")), no: 1, names: map[string]string{}, room: mostValues}
+	prose, first, eol := 0, 0, 0
 	broken := 0
 	for p.space(); p.i < len(p.b); p.space() {
 		start := p.i
-		var err error
 		if c := p.b[p.i]; c == '{' || c == '[' {
 			var v *Value
 			if v, err = p.value(); err == nil {
 				docs = append(docs, v)
 				continue
+			}
+			if errors.Is(err, errRoom) {
+				return nil, nil, err
 			}
 			if errors.Is(err, errEnd) && broken < mostNotes {
 				broken++
@@ -47,11 +58,14 @@ func parse(text []byte) (docs []*Value, notes []string) {
 			}
 		}
 		// Not a document here: is there one further on in this line?
-		end := bytes.IndexByte(p.b[start:], '\n')
-		if end < 0 {
-			end = len(p.b) - start
+		if start >= eol {
+			if eol = bytes.IndexByte(p.b[start:], '\n'); eol < 0 {
+				eol = len(p.b)
+			} else {
+				eol += start
+			}
 		}
-		next := bytes.IndexAny(p.b[start+1:start+max(end, 1)], "{")
+		next := bytes.IndexByte(p.b[start+1:max(eol, start+1)], '{')
 		if prose == 0 {
 			first = p.line(start)
 		}
@@ -60,7 +74,7 @@ func parse(text []byte) (docs []*Value, notes []string) {
 			continue
 		}
 		prose++
-		p.i = start + max(end, 1)
+		p.i = max(eol, start+1)
 	}
 	if prose > 0 && len(docs) > 0 {
 		p.notes = append(p.notes, fmt.Sprintf("%d lines are no JSON and were left out, the first is line %d", prose, first))
@@ -68,10 +82,31 @@ func parse(text []byte) (docs []*Value, notes []string) {
 	if p.loose {
 		p.notes = append(p.notes, "it is not strict JSON: it holds literals or quotes as Python prints them")
 	}
-	return docs, p.notes
+	return docs, p.notes, nil
 }
 
-func (p *parser) line(at int) int { return 1 + bytes.Count(p.b[:min(at, len(p.b))], []byte("\n")) }
+// line is the number of the line of a place, counted from the place asked for before.
+func (p *parser) line(at int) int {
+	at = min(at, len(p.b))
+	if at >= p.at {
+		p.no += bytes.Count(p.b[p.at:at], []byte("\n"))
+	} else {
+		p.no -= bytes.Count(p.b[at:p.at], []byte("\n"))
+	}
+	p.at = at
+	return p.no
+}
+
+// name is the one copy of a member's name: a file of rows repeats the same few.
+func (p *parser) name(s string) string {
+	if have, ok := p.names[s]; ok {
+		return have
+	}
+	if len(p.names) < 1<<16 {
+		p.names[s] = s
+	}
+	return s
+}
 
 func (p *parser) space() {
 	for p.i < len(p.b) && strings.IndexByte(" \t\r\n\x1e", p.b[p.i]) >= 0 {
@@ -88,7 +123,10 @@ func (p *parser) value() (*Value, error) {
 		return nil, fmt.Errorf("more than %d levels deep", deepest)
 	}
 	defer func() { p.depth-- }()
-	v := &Value{Line: p.line(p.i)}
+	if p.room--; p.room < 0 {
+		return nil, errRoom
+	}
+	v := &Value{Line: int32(p.line(p.i))}
 	switch c := p.b[p.i]; c {
 	case '{':
 		v.Kind = Object
@@ -137,8 +175,8 @@ func (p *parser) members(v *Value) error {
 		if err != nil {
 			return err
 		}
-		x.Key, x.Parent = key, v
-		v.Keys, v.Items = append(v.Keys, key), append(v.Items, x)
+		x.Key, x.Parent = p.name(key), v
+		v.Items = append(v.Items, x)
 		if err := p.comma('}'); err != nil {
 			return err
 		}
@@ -159,7 +197,7 @@ func (p *parser) items(v *Value, end byte) error {
 		if err != nil {
 			return err
 		}
-		x.Index, x.Parent = len(v.Items), v
+		x.Index, x.Parent = int32(len(v.Items)), v
 		v.Items = append(v.Items, x)
 		if err := p.comma(end); err != nil {
 			return err

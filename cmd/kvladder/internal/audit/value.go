@@ -7,7 +7,7 @@ import (
 )
 
 // Kind of a Value.
-type Kind int
+type Kind uint8
 
 const (
 	Null Kind = iota
@@ -22,14 +22,13 @@ const (
 type Value struct {
 	Kind  Kind
 	Bool  bool
+	Line  int32
+	Index int32   // its place in the list that holds it
 	Num   float64 // NaN and the infinities too
 	Text  string
-	Items []*Value // of a list, or the values of an object in the order of Keys
-	Keys  []string
+	Items []*Value // of a list, or of an object
 
-	Line   int
 	Key    string // its name in the object that holds it, "" in a list
-	Index  int    // its place in the list that holds it
 	Parent *Value
 }
 
@@ -38,9 +37,9 @@ func (v *Value) get(name string) *Value {
 	if v == nil || v.Kind != Object {
 		return nil
 	}
-	for i, k := range v.Keys {
-		if k == name {
-			return v.Items[i]
+	for _, x := range v.Items {
+		if x.Key == name {
+			return x
 		}
 	}
 	return nil

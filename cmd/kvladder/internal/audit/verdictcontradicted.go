@@ -29,7 +29,7 @@ Believe the rows and judge them again (kvladder import), or ask which of the two
 				switch {
 				case passed && bad != "":
 					out = append(out, at(f, x, fmt.Sprintf("%s says that it passed, and %s", x.Key, bad)))
-				case !passed && bad == "" && counted:
+				case !passed && bad == "" && counted && !v.otherwise():
 					out = append(out, at(f, x, fmt.Sprintf("%s says that it failed, and no row and no counter does", x.Key)))
 				}
 			}
@@ -59,6 +59,8 @@ Believe the rows and judge them again (kvladder import), or ask which of the two
 		"number.json": `{"summary": {"failed_requests": 5}, "rows": [{"id": "r1", "failed": false}, {"id": "r2", "failed": true}]}`,
 	},
 	Silent: map[string]string{
+		"bits.json":   `{"verdict": "CORRUPT", "failed": 0, "rows": [{"id": "r1", "failed": false, "bit_equal": false, "identical": false}]}`,
+		"died.json":   `{"verdict": "FAIL", "failures": 0, "died_at": "r7"}`,
 		"gate.json":   `{"verdict": "FAIL", "rows": [{"id": "r1", "failed": false}, {"id": "r2", "failed": true}]}`,
 		"counts.json": `{"passed": true, "summary": {"mismatches": 0, "failed_requests": 0}}`,
 		"http.json":   `{"status": "ok", "rows": [{"id": "r1", "status": "ok", "failed": false}]}`,
@@ -69,6 +71,8 @@ var (
 	passWords   = regexp.MustCompile(`(?i)^(pass(ed)?|ok|success(ful)?|green|identical|match(es)?|clean.*|no[ _-]?corruption.*)$`)
 	failWords   = regexp.MustCompile(`(?i)^(fail(ed|ure)?|corrupt(ed|ion)?.*|mismatch|red)$`)
 	passNames   = regexp.MustCompile(`(?i)^(all_)?(pass|passed|ok|success|identical|match|matches|clean)$|_(passed|ok)$`)
+	sameNames   = regexp.MustCompile(`(?i)^(identical|match|matches|clean|same|equal|bit_equal|held|holds)$`)
+	deathNames  = regexp.MustCompile(`(?i)^(died|died_at|crash(ed)?|crashes|deaths|restarts|exception|timed_out)$`)
 	failedNames = regexp.MustCompile(`(?i)^(failed|failures|n_failed|num_failed|failed_(requests|rows|count)|failure_count)$`)
 	badNames    = regexp.MustCompile(`(?i)^(failed|failures|mismatch(es)?|mismatched|corrupt(ed|ions)?|wrong|wrong_answers|divergent|violations)$|^(n|num)_(failed|mismatch(es)?|corrupt(ed)?|wrong)$|^(failed|corrupted|mismatched|wrong)_(requests|rows|count)$|_(failures|mismatches)$`)
 )
@@ -77,7 +81,8 @@ var (
 func verdictOf(v *Value) (passed, ok bool) {
 	switch {
 	case v.Kind == Bool && passNames.MatchString(v.Key):
-		return v.Bool, true
+		// That two texts are not identical is no failure yet.
+		return v.Bool, v.Bool || !sameNames.MatchString(v.Key)
 	case v.Kind == Text && verdictNames.MatchString(v.Key) && passWords.MatchString(v.Text):
 		return true, true
 	case v.Kind == Text && verdictNames.MatchString(v.Key) && failWords.MatchString(v.Text):
@@ -126,6 +131,21 @@ func (v *Value) failures(verdict *Value) (bad string, counted bool) {
 		}
 	}
 	return bad, counted
+}
+
+// otherwise says whether something else than a failed row stands behind a verdict of an
+// object: texts or bits that differ, an invariant that did not hold, an engine that died.
+func (v *Value) otherwise() bool {
+	found := false
+	v.each(func(x *Value) {
+		switch {
+		case x.Kind == Bool && (sameNames.MatchString(x.Key) && !x.Bool || deathNames.MatchString(x.Key) && x.Bool):
+			found = true
+		case deathNames.MatchString(x.Key) && (x.Kind == Text && x.Text != "" || x.Kind == Number && x.Num > 0):
+			found = true
+		}
+	})
+	return found
 }
 
 // rowFailed reads what a row says about itself.
