@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"kvladder/arms"
 	"kvladder/receipts/digest"
 	"kvladder/scoring"
 
