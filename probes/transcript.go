@@ -387,7 +387,7 @@ func (r *Reader) Next() (Record, error) {
 }
 
 func (r *Reader) next() (Record, error) {
-	b, err := r.r.ReadBytes('\n')
+	b, err := r.readLine()
 	if err == io.EOF && len(b) == 0 {
 		return Record{}, io.EOF
 	}
@@ -438,6 +438,24 @@ func (r *Reader) next() (Record, error) {
 	r.tail = whole
 	r.off += int64(len(b))
 	return rec, nil
+}
+
+// mostLine bounds a line: a record of the longest reply has a tenth of it.
+const mostLine = 512 << 20
+
+// readLine is bufio.Reader.ReadBytes with a bound.
+func (r *Reader) readLine() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.r.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > mostLine {
+			return nil, fmt.Errorf("the line is longer than %d bytes", mostLine)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
 }
 
 // All yields what Next returns until the end; an error is yielded once, last.

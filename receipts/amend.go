@@ -117,7 +117,7 @@ func Amend(folder string, amended arms.Plan, why string) (Amendment, error) {
 	if _, err := os.Stat(filepath.Join(folder, ReceiptFile)); err == nil {
 		return fail("it is sealed: what is sealed is not amended; seal another analysis of it in another folder")
 	}
-	pb, err := os.ReadFile(filepath.Join(folder, PlanFile))
+	pb, err := readFile(filepath.Join(folder, PlanFile), mostReceipt)
 	if err != nil {
 		return fail("%w", err)
 	}
@@ -217,7 +217,7 @@ func readAmendments(folder string, ledger []LedgerEntry, registered json.RawMess
 		if _, err := digest.Parse(string(e.Object.Amendment)); err != nil {
 			return fail("it names no document: %v", err)
 		}
-		b, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(ObjectDir), e.Object.Amendment.Hex()))
+		b, err := readFile(filepath.Join(folder, filepath.FromSlash(ObjectDir), e.Object.Amendment.Hex()), mostReceipt)
 		if err != nil {
 			return fail("its document is not among the objects: %s", e.Object.Amendment.Short())
 		}

@@ -79,7 +79,7 @@ func ReadPrivateKey(path string) (*PrivateKey, error) {
 	if st.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("key %s can be read by others (mode %04o): chmod 600 %s", path, st.Mode().Perm(), path)
 	}
-	b, err := os.ReadFile(path)
+	b, err := readFile(path, mostNote)
 	if err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
@@ -101,7 +101,7 @@ func (k *PrivateKey) Sign(r *Receipt) error { return Sign(r, k.key) }
 // ParseKey reads the one line of a public key, or of the file of that name.
 func ParseKey(s string) (Key, error) {
 	text := strings.TrimSpace(s)
-	if b, err := os.ReadFile(s); err == nil {
+	if b, err := readFile(s, mostNote); err == nil {
 		text = strings.TrimSpace(string(b))
 	}
 	if strings.HasPrefix(text, privatePrefix) {
@@ -121,7 +121,7 @@ func ParseKey(s string) (Key, error) {
 // ParseWitness reads a witness's cosigner key, <name>+<id>+<base64 of 0x04 and the key>.
 func ParseWitness(s string) (Key, error) {
 	text := strings.TrimSpace(s)
-	if b, err := os.ReadFile(s); err == nil {
+	if b, err := readFile(s, mostNote); err == nil {
 		text = strings.TrimSpace(string(b))
 	}
 	parts := strings.SplitN(text, "+", 3)

@@ -92,7 +92,7 @@ const clockSlack = time.Hour
 // ReadLedger reads and checks the ledger at path: each line canonical, in its place, naming
 // the line before, the first a registration.
 func ReadLedger(path string) ([]LedgerEntry, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
@@ -102,13 +102,17 @@ func ReadLedger(path string) ([]LedgerEntry, error) {
 	var stamped time.Time
 	r := bufio.NewReader(f)
 	for {
-		line, err := r.ReadBytes('\n')
+		line, err := readLine(r)
 		at := len(out) + 1
-		if err == io.EOF && len(line) == 0 {
+		switch {
+		case err == io.EOF && len(line) == 0:
 			return out, nil
-		}
-		if err != nil {
+		case err == io.EOF:
 			return nil, fmt.Errorf("ledger %s:%d: the line has no end: %w", path, at, err)
+		case err != nil:
+			return nil, fmt.Errorf("ledger %s:%d: %w", path, at, err)
+		case at > mostEntries:
+			return nil, fmt.Errorf("ledger %s: it has more than %d entries", path, mostEntries)
 		}
 		var e LedgerEntry
 		if err := unmarshal(line, &e, true); err != nil {

@@ -1,6 +1,8 @@
 package receipts
 
 import (
+	"math"
+
 	"kvladder/scoring"
 	"kvladder/scoring/compare"
 )
@@ -64,7 +66,10 @@ func lifetimeChange(x, y *scoring.ArmResult) (LifetimeChange, bool) {
 func lifetimeOf(a *scoring.ArmResult, clock string) (Lifetime, bool) {
 	events, ok1 := count(a.Lifetime["events"])
 	exposure, ok2 := count(a.Lifetime[clock])
-	return Lifetime{Events: int(events), Exposure: exposure}, ok1 && ok2 && exposure > 0
+	if !ok1 || !ok2 || !(events >= 0 && events <= mostEvents && events == math.Trunc(events)) || !(exposure > 0 && exposure <= 1<<53) {
+		return Lifetime{}, false
+	}
+	return Lifetime{Events: int(events), Exposure: exposure}, true
 }
 
 func count(v any) (float64, bool) {

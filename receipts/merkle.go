@@ -66,7 +66,7 @@ func (t *Tree) Root(n int64) (tlog.Hash, error) {
 
 // LedgerTree makes the tree of the ledger at path.
 func LedgerTree(path string) (*Tree, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
@@ -74,7 +74,7 @@ func LedgerTree(path string) (*Tree, error) {
 	t := new(Tree)
 	r := bufio.NewReader(f)
 	for {
-		line, err := r.ReadBytes('\n')
+		line, err := readLine(r)
 		if err == io.EOF && len(line) == 0 {
 			return t, nil
 		}
@@ -129,7 +129,7 @@ func checkpointText(origin string, t *Tree, n int64) (string, error) {
 // had seen the registration.
 func checkCheckpoints(rep *Report, folder string, plan digest.Digest, c Checker) (seen []Sighting) {
 	for _, name := range []string{CheckpointFile, CosignedFile} {
-		b, err := os.ReadFile(filepath.Join(folder, name))
+		b, err := readFile(filepath.Join(folder, name), mostNote)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -3,7 +3,6 @@ package receipts
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/goccy/go-yaml"
@@ -59,7 +58,7 @@ type PolicyUse struct {
 
 // ReadPolicy reads a policy file: strict YAML, or JSON.
 func ReadPolicy(path string) (*Policy, error) {
-	b, err := os.ReadFile(path)
+	b, err := readFile(path, mostPolicy)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
@@ -76,6 +75,9 @@ func ParsePolicy(b []byte) (*Policy, error) {
 	p := &Policy{digest: digest.Of(b)}
 	if len(bytes.TrimSpace(b)) == 0 {
 		return nil, fmt.Errorf("it is empty: its schema must be %q", PolicySchema)
+	}
+	if deep(b) {
+		return nil, fmt.Errorf("it is nested deeper than a policy can be")
 	}
 	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(p); err != nil {
 		return nil, fmt.Errorf("%s", firstLine(err.Error()))
@@ -101,6 +103,20 @@ func ParsePolicy(b []byte) (*Policy, error) {
 		return nil, fmt.Errorf("order %q: a receipt alone says %s or %s", o, O0, O1)
 	}
 	return p, nil
+}
+
+// deep says whether a text opens more lists and objects than any policy has: a reader of
+// YAML takes time that grows with the square of their depth.
+func deep(b []byte) bool {
+	const most = 64
+	open := 0
+	for line := range bytes.Lines(b) {
+		open += bytes.Count(line, []byte("[")) + bytes.Count(line, []byte("{")) - bytes.Count(line, []byte("]")) - bytes.Count(line, []byte("}"))
+		if open > most || bytes.Count(line, []byte("- ")) > most || bytes.Count(line, []byte("? ")) > most {
+			return true
+		}
+	}
+	return false
 }
 
 func firstLine(s string) string {

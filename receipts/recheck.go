@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"kvladder/scoring"
 	"kvladder/scoring/compare"
@@ -44,6 +45,8 @@ func recheck(rep *Report, r *Receipt, rule scoring.Rule) {
 			switch {
 			case b < 0 || c < 0:
 				fail("arm_only", "a count is negative")
+			case b > len(a.Outcomes) || c > len(a.Outcomes):
+				fail("arm_only", "%d and %d requests cannot have failed on one side only: there are %d outcomes", b, c, len(a.Outcomes))
 			case a.PMcNemar != nil:
 				if want := compare.McNemar(b, c).OneSided; !near(*a.PMcNemar, want) {
 					fail("p_mcnemar", "it is %v, b = %d and c = %d give %v", *a.PMcNemar, b, c, want)
@@ -161,12 +164,36 @@ func recheckExceedance(a *scoring.ArmResult, fail func(member, format string, ar
 		fail("exceedance_k", "k = %d of %d values over a floor of %d cannot be", k, n, m)
 		return
 	}
-	for at := k; at <= n; at++ {
-		if near(*a.PExceedance, compare.ExceedanceP(k, at, m)) {
-			return
+	if *a.PExceedance > 0 && *a.PExceedance <= 1 {
+		// It rises with the count of values, so that one count can explain it, or two.
+		at := k + sort.Search(n-k, func(i int) bool { return lnExceedance(k, k+i, m) >= math.Log(*a.PExceedance)-1e-9 })
+		for _, at := range []int{at, at + 1} {
+			if at <= n && explains(*a.PExceedance, k, at, m) {
+				return
+			}
 		}
+	} else if *a.PExceedance == 0 && k > 0 && lnExceedance(k, n, m) < math.Log(math.SmallestNonzeroFloat64) {
+		return // too small for a number
 	}
 	fail("p_exceedance", "it is %v, and no count of values up to %d gives that for k = %d, m = %d", *a.PExceedance, n, k, m)
+}
+
+// lnExceedance is the logarithm of C(n,k)/C(m+n,k).
+func lnExceedance(k, n, m int) float64 {
+	sum := 0.0
+	for i := range k {
+		sum += math.Log(float64(n-i) / (float64(m) + float64(n-i)))
+	}
+	return sum
+}
+
+// explains compares p with the screen's: in integers, or by logarithms where k is so large
+// that the integers would have millions of digits.
+func explains(p float64, k, n, m int) bool {
+	if k <= mostExact {
+		return near(p, compare.ExceedanceP(k, n, m))
+	}
+	return math.Abs(math.Log(p)-lnExceedance(k, n, m)) <= 1e-6
 }
 
 // recheckVerdict asks that word, exit and row agree with each other and with the letters.

@@ -44,6 +44,7 @@ type scan struct {
 	clients    map[string]map[string]map[string]bool // attempt, arm, client
 	replicated map[string]bool
 	times      *timingScan
+	runs       int      // the highest number of a climb
 	chains     []string // in the order in which the registered run first climbed them
 }
 
@@ -82,6 +83,10 @@ func (s *scan) record(line int, rec *probes.Record) {
 	s.times.record(rec)
 	if rec.Run > 0 {
 		s.replicated[rec.Arm] = true
+	}
+	s.runs = max(s.runs, rec.Run)
+	if rec.Run < 0 {
+		s.problem(line, "it is of climb %d", rec.Run)
 	}
 	switch rec.Kind {
 	case probes.KindFact:
@@ -163,6 +168,20 @@ func (s *scan) ledgered(ledger []LedgerEntry) {
 			}
 		}
 	}
+}
+
+// absurd says why the records are not worth scoring: a number that is no count of anything
+// that was done, and that scoring would count up to.
+func (s *scan) absurd() string {
+	if s.runs > mostRuns {
+		return fmt.Sprintf("a record is of climb %d, more than %d climbs of one ladder are none", s.runs, mostRuns)
+	}
+	for _, a := range s.plan.Design.Arms {
+		if a.Passes > mostPasses {
+			return fmt.Sprintf("the plan gives arm %s %d passes, more than %d are none", a.Name, a.Passes, mostPasses)
+		}
+	}
+	return ""
 }
 
 func inAttempt(a string) string {
@@ -359,12 +378,14 @@ func (s *scan) endSchedule() {
 			s.rep.add(TranscriptFile, "arm %s is said to be complete and has no reply", spec.Name)
 		}
 		for _, client := range sortedKeys(clients[spec.Name]) {
-			for n := 1; n <= spec.Passes; n++ {
+			said := 0
+			for n := 1; n <= spec.Passes && said < mostProblems; n++ {
 				if a.Soak != nil && a.Soak.Stopped != nil && n > *a.Soak.Stopped {
 					break // its registered rule ended it there, which the result derives again
 				}
 				if got := whole[armPass{spec.Name, client, n}]; got != len(s.set.Prompts) {
 					s.rep.add(TranscriptFile, "arm %s, pass %d: %d replies for %d requests, and the arm is said to be complete", spec.Name, n, got, len(s.set.Prompts))
+					said++
 				}
 			}
 		}

@@ -51,6 +51,9 @@ func Seal(folder string, plan arms.Plan, result scoring.Result, o Options) (dige
 	if err != nil {
 		return "", fmt.Errorf("seal %s: %w", folder, err)
 	}
+	if len(b) > mostReceipt {
+		return "", fmt.Errorf("seal %s: the receipt would have %d bytes, %d are the most: fewer requests or arms make a smaller one", folder, len(b), mostReceipt)
+	}
 	path := filepath.Join(folder, ReceiptFile)
 	if err := WriteOnce(path, b); err != nil {
 		var exists *ExistsError
@@ -232,7 +235,7 @@ func Open(path string) (*Receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(file)
+	b, err := readFile(file, mostReceipt)
 	if err != nil {
 		return nil, fmt.Errorf("receipt: %w", err)
 	}
@@ -265,7 +268,10 @@ func receiptFile(path string) (string, error) {
 
 // checkSeal compares raw bytes with the sidecar and with their canonical form.
 func checkSeal(file string, b []byte) (what, hint string) {
-	side, err := os.ReadFile(file + ".sha256")
+	side, err := readFile(file+".sha256", mostNote)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Sprintf("%s.sha256 cannot be read: %v", filepath.Base(file), err), ""
+	}
 	if err != nil {
 		return "there is no " + filepath.Base(file) + ".sha256 beside it",
 			"ask for the sidecar, or compare `sha256sum " + filepath.Base(file) + "` with a digest you trust and write it there"
@@ -288,7 +294,7 @@ func checkSeal(file string, b []byte) (what, hint string) {
 func records(folder string) iter.Seq2[probes.Record, error] {
 	return func(yield func(probes.Record, error) bool) {
 		path := filepath.Join(folder, TranscriptFile)
-		f, err := os.Open(path)
+		f, err := openFile(path)
 		if err != nil {
 			yield(probes.Record{}, fmt.Errorf("transcript: %w", err))
 			return

@@ -59,7 +59,7 @@ func Sign(r *Receipt, key ed25519.PrivateKey) error {
 
 // checkSignature counts distinct given keys that signed these bytes.
 func checkSignature(rep *Report, root string, receipt []byte, keys []Key) {
-	b, err := os.ReadFile(filepath.Join(root, SignatureFile))
+	b, err := readFile(filepath.Join(root, SignatureFile), 2*mostReceipt)
 	if errors.Is(err, os.ErrNotExist) {
 		if len(keys) > 0 {
 			rep.add(SignatureFile, "a key was given, and the receipt is not signed")

@@ -93,7 +93,7 @@ func Verify(path string, c Checker) Report {
 	file, err := receiptFile(path)
 	var raw []byte
 	if err == nil {
-		raw, err = os.ReadFile(file)
+		raw, err = readFile(file, mostReceipt)
 	}
 	if err != nil {
 		rep.Exit = scoring.ExitInvalid
@@ -158,7 +158,11 @@ func Verify(path string, c Checker) Report {
 
 func anyEvidence(root string, r *Receipt) bool {
 	for _, e := range r.Predicate.Evidence {
-		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(e.Name))); err == nil {
+		name := filepath.FromSlash(e.Name)
+		if !filepath.IsLocal(name) {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(root, name)); err == nil {
 			return true
 		}
 	}
@@ -214,7 +218,7 @@ func checkEvidence(rep *Report, folder string, r *Receipt) bool {
 // does the work again.
 func checkFolder(rep *Report, folder string, r *Receipt, k *knownForm, sealed any, c Checker) {
 	p := &r.Predicate
-	pb, err := os.ReadFile(filepath.Join(folder, PlanFile))
+	pb, err := readFile(filepath.Join(folder, PlanFile), mostReceipt)
 	if err != nil {
 		rep.add(PlanFile, "%v", err)
 		return
@@ -279,6 +283,10 @@ func checkFolder(rep *Report, folder string, r *Receipt, k *knownForm, sealed an
 	}
 	if c.Assess == nil {
 		rep.warn("the result was not recomputed from the transcript")
+		return
+	}
+	if what := s.absurd(); what != "" {
+		rep.add(TranscriptFile, "it cannot be scored again: %s", what)
 		return
 	}
 	got, registered, exploratory, err := analyses(pb, as, func(plan arms.Plan) (scoring.Result, error) {
