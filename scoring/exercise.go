@@ -339,6 +339,11 @@ func (s *scorer) columnX(j *judgement) {
 	case "C1", "WARM", "RST", "PART":
 		few = s.need(targets)
 	}
+	if unknown > 0 {
+		if what := s.witness(j); what != "" {
+			j.warn("%s", what)
+		}
+	}
 	switch {
 	case len(j.exercised) == 0 && unknown > 0 && len(j.arm.odd) > 0:
 		no(Unknown, Unproven, "what the server says of its requests contradicts itself: %s", j.arm.odd[0])

@@ -46,12 +46,13 @@ type chainRun struct {
 	arm      *scoring.ArmSpec
 	sent     int
 	stopping bool
-	http     *http.Client // for questions
-	wire     *http.Client // for requests: their time limit is the plan's
-	began    time.Time    // of the arm
-	asked    int          // liveness questions
-	aborts   *aborts      // beside the next pass
-	beside   *beside      // a store's own process
+	http     *http.Client      // for questions
+	wire     *http.Client      // for requests: their time limit is the plan's
+	began    time.Time         // of the arm
+	asked    int               // liveness questions
+	aborts   *aborts           // beside the next pass
+	beside   *beside           // a store's own process
+	said     map[string]string // prompt -> the latest whole answer
 
 	soak *scoring.Watch // of the arm's stopping rule; nil = it has none
 	goOn int            // steps before this one are left out

@@ -168,19 +168,13 @@ func (r *chainRun) copyStore(st arms.ChainStep) error {
 }
 
 // liveness asks one prompt outside of any pass: the one that the step names, else the first
-// that a right answer is known of.
+// that a right answer is known of, else the first that this process has answered before. Where
+// no right answer is known, the same text as before shows that the engine lives; another text
+// shows neither that it does nor that it does not.
 func (r *chainRun) liveness(ctx context.Context, st arms.ChainStep) error {
-	var p *prompts.Prompt
-	for i := range r.c.Set.Prompts {
-		q := &r.c.Set.Prompts[i]
-		if len(st.Args) > 0 && q.ID != st.Args[0] || scored(q) == nil && len(st.Args) == 0 {
-			continue
-		}
-		p = q
-		break
-	}
-	if p == nil || scored(p) == nil {
-		return r.harness("ask-liveness", errors.New("the set has no such prompt with a known answer"))
+	p := r.livenessPrompt(st.Args)
+	if p == nil {
+		return r.harness("ask-liveness", errors.New("the set has no such prompt, with a known answer or answered before"))
 	}
 	req := replay.Request{Path: r.c.Set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, 0, fmt.Sprintf("liveness/%d", r.asked))}
 	r.asked++
@@ -192,8 +186,36 @@ func (r *chainRun) liveness(ctx context.Context, st arms.ChainStep) error {
 	if reply.Status == 0 || reply.Truncated || reply.Status >= 500 {
 		return r.trouble(ctx, &reply)
 	}
-	right := reply.Status == 200 && scoring.AnswerRight(*scored(p), reply.Text)
-	return r.fact(probes.FactLiveness, "client", probes.LivenessFact{Prompt: p.ID, Right: &right, Seen: strings.TrimSpace(reply.Text)})
+	f := probes.LivenessFact{Prompt: p.ID, Seen: strings.TrimSpace(reply.Text)}
+	if x := scored(p); x != nil {
+		right := reply.Status == 200 && scoring.AnswerRight(*x, reply.Text)
+		f.Right = &right
+	} else if same := reply.Status == 200 && reply.Text == r.said[p.ID]; same {
+		f.Right = &same
+	}
+	return r.fact(probes.FactLiveness, "client", f)
+}
+
+// livenessPrompt is the prompt to be asked, nil when there is none that tells anything.
+func (r *chainRun) livenessPrompt(named []string) *prompts.Prompt {
+	if len(named) > 0 {
+		p, ok := r.c.Set.ByID(named[0])
+		if _, said := r.said[named[0]]; !ok || scored(p) == nil && !said {
+			return nil
+		}
+		return p
+	}
+	for i := range r.c.Set.Prompts {
+		if p := &r.c.Set.Prompts[i]; scored(p) != nil {
+			return p
+		}
+	}
+	for i := range r.c.Set.Prompts {
+		if p := &r.c.Set.Prompts[i]; r.said[p.ID] != "" {
+			return p
+		}
+	}
+	return nil
 }
 
 func scored(p *prompts.Prompt) *prompts.Needle {

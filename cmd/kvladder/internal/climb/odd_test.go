@@ -117,3 +117,32 @@ func TestCorrupt(t *testing.T) {
 		}
 	}
 }
+
+// Asked is the named prompt, or one with a known answer, or one that was answered before; a
+// prompt that tells nothing is not asked.
+func TestLivenessPrompt(t *testing.T) {
+	known := prompts.Prompt{ID: "known", Expect: prompts.Expectation{Needles: []prompts.Needle{{Answer: "1", Scored: true}}}}
+	plain, other := prompts.Prompt{ID: "plain"}, prompts.Prompt{ID: "other"}
+	for _, c := range []struct {
+		set   []prompts.Prompt
+		said  map[string]string
+		named []string
+		want  string
+	}{
+		{[]prompts.Prompt{plain, known}, nil, nil, "known"},
+		{[]prompts.Prompt{plain, other}, map[string]string{"other": "x"}, nil, "other"},
+		{[]prompts.Prompt{plain, other}, nil, nil, ""},
+		{[]prompts.Prompt{plain, known}, nil, []string{"plain"}, ""},
+		{[]prompts.Prompt{plain, known}, map[string]string{"plain": "x"}, []string{"plain"}, "plain"},
+		{[]prompts.Prompt{plain}, nil, []string{"nobody"}, ""},
+	} {
+		r := &chainRun{c: &Climb{Set: &prompts.Set{Prompts: c.set}}, said: c.said}
+		got := ""
+		if p := r.livenessPrompt(c.named); p != nil {
+			got = p.ID
+		}
+		if got != c.want {
+			t.Errorf("%v said %v named %v: %q, want %q", c.set, c.said, c.named, got, c.want)
+		}
+	}
+}

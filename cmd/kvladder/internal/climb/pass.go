@@ -111,6 +111,7 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 		return nil, err
 	}
 	r.count()
+	r.remember(&reply)
 	if err := r.loadsFailed(&reply); err != nil {
 		return nil, err
 	}
@@ -120,6 +121,19 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 		}
 	}
 	return now, nil
+}
+
+// remember keeps what a prompt was answered with last.
+func (r *chainRun) remember(reply *probes.Reply) {
+	if reply.Status != 200 || reply.Prime || reply.Error != "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.said == nil {
+		r.said = map[string]string{}
+	}
+	r.said[reply.Prompt] = reply.Text
 }
 
 // loadsFailed writes down what the engine said of failed loads while the reply was awaited.
