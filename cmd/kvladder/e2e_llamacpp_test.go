@@ -130,6 +130,12 @@ var llamaLadders = []struct {
 		"RST-NAN":    {verdict: "CORRUPTION_ATTRIBUTED", kind: "text", path: "external"},
 		"RST-FLIP":   {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
 	}},
+	// and in a recurrent state; where nothing reads it nobody is accused
+	{"hybrid-faults", 1, map[string]want{
+		"C1":         clean("local"),
+		"RST-STATE":  {verdict: "CORRUPTION_ATTRIBUTED", kind: "bit", path: "external"},
+		"RST-UNREAD": clean("external"),
+	}},
 	{"smollm2-corrupt", 1, map[string]want{
 		"C1":         clean("local"),
 		"RST-FLIP":   {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
