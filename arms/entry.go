@@ -31,6 +31,7 @@ func (e *Entry) check() (what, hint string) {
 		only("from", len(e.From) > 0, "XID"),
 		only("passes", e.Passes != 0, "SOAK"),
 		only("minutes", e.Minutes != 0, "SOAK"),
+		only("trace", e.Trace, storeOrder...),
 		only("stop", e.Stop != nil, "SOAK"),
 		only("flood", e.Flood != 0, "PRESS", "C0-late"),
 		only("steps", len(e.Steps) > 0, "custom"),

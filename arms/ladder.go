@@ -125,6 +125,7 @@ type Entry struct {
 	From        map[string]Scalar `yaml:"from"`        // XID of config: pins of the process that fills the store
 	Passes      int               `yaml:"passes"`      // SOAK: rounds
 	Minutes     float64           `yaml:"minutes"`     // SOAK: the rounds are spread over at least so long
+	Trace       bool              `yaml:"trace"`       // COLD, REPLAY, WARM, RST, PART: once more along the reference's tokens (trace replay)
 	Stop        *StopFile         `yaml:"stop"`        // SOAK: the rule by which it may end early
 	Flood       int               `yaml:"flood"`       // PRESS, C0-late: pool sizes that are sent between the passes
 
@@ -396,7 +397,7 @@ func kindWord(t reflect.Type) string {
 
 var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "arms", "floors", "rules",
 	"replay", "parallel", "predict", "not_claimed", "unproven", "claims", "name", "preset", "before", "n_min", "g_min", "p_max", "alpha",
-	"after", "base", "concurrency", "clients", "identity", "from", "passes", "minutes", "stop", "rule", "p0", "p1", "beta", "flood", "config", "reference", "reference_pass", "exercise", "path",
+	"after", "base", "concurrency", "clients", "identity", "from", "passes", "minutes", "trace", "stop", "rule", "p0", "p1", "beta", "flood", "config", "reference", "reference_pass", "exercise", "path",
 	"steps", "control_max", "hit_share", "replicates", "stall_seconds", "thresholds", "d0_flag", "near_tie", "bootstrap", "seed", "resamples", "by", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
 
 // suggest names the known word closest to the one that was written.

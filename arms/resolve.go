@@ -277,6 +277,14 @@ next:
 		}
 		lists = append(lists, []Entry{e})
 	}
+	for _, e := range store {
+		if !e.Trace {
+			continue
+		}
+		f := e
+		f.Name, f.After = e.Name+forcedName, nil
+		lists = append(lists, []Entry{f})
+	}
 	for i, list := range lists {
 		slices.SortStableFunc(list, func(a, b Entry) int {
 			return slices.Index(storeOrder, a.Preset) - slices.Index(storeOrder, b.Preset)
@@ -335,6 +343,12 @@ next:
 			ch.Steps = append(ch.Steps, ChainStep{Do: replay, Arm: a.Name, Pass: a.Judge})
 			lines(e.After)
 			a.FailLoads = failLoads(e.Before)
+			if of, forced := strings.CutSuffix(e.Name, forcedName); forced && e.Trace {
+				if why := r.cannotTrace(a.Pins); why != "" {
+					return r.l.wrong([]any{"arms", e.at - 1}, "or leave trace out", "arm %s: trace: engine %s: %s", of, r.eng.Name(), why)
+				}
+				a.Role, a.ForcedOf, a.Path = scoring.Forced, of+suffix, ""
+			}
 			if a.ScheduleDiff == nil {
 				a.ScheduleDiff = []string{}
 			}
@@ -344,6 +358,18 @@ next:
 		r.plan.Chains = append(r.plan.Chains, ch)
 	}
 	return nil
+}
+
+// forcedName is what the name of an arm has behind it that repeats another along a trace.
+const forcedName = "-forced"
+
+// cannotTrace says why the engine cannot be told its replies, "" when it can.
+func (r *resolver) cannotTrace(pins map[string]string) string {
+	t, ok := r.eng.(Tracer)
+	if !ok {
+		return "its requests cannot name the tokens of their reply"
+	}
+	return t.CannotTrace(pins)
 }
 
 // floor makes a a further process of the arm named of.
@@ -641,6 +667,27 @@ func (r *resolver) order() {
 	}
 	key := func(c Chain) string { return string(digest.Of([]byte(string(d) + "\x00" + c.Name))) }
 	slices.SortFunc(r.plan.Chains, func(a, b Chain) int { return strings.Compare(key(a), key(b)) })
+	// What decodes along a reference's tokens comes behind every reference.
+	slices.SortStableFunc(r.plan.Chains, func(a, b Chain) int { return r.plan.stage(a) - r.plan.stage(b) })
+}
+
+// stage is 1 for a chain that needs what others have left, and 0 for all others.
+func (p *Plan) stage(c Chain) int {
+	if p.Follows(c) {
+		return 1
+	}
+	return 0
+}
+
+// Follows says whether a chain can be climbed only when all that do not follow have been:
+// its requests name tokens that a reference gave.
+func (p *Plan) Follows(c Chain) bool {
+	for _, name := range c.Arms {
+		if a, ok := p.Design.ByName(name); ok && a.Role == scoring.Forced {
+			return true
+		}
+	}
+	return false
 }
 
 // ErrRefused is wrapped by Refusal.

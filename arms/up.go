@@ -103,6 +103,13 @@ type PoolReader interface {
 	Pool(ctx context.Context, e probes.Endpoint) (probes.PoolFact, error)
 }
 
+// Tracer says why requests to a process with these pins cannot name the tokens of their reply
+// (trace_decode_token_ids), "" when they can: every position is then aligned with the
+// reference's, and the logprobs are the model's own.
+type Tracer interface {
+	CannotTrace(pins map[string]string) string
+}
+
 // Identifier says why requests of the engine cannot carry an identity of a kind (salt,
 // adapter, image), "" when they can.
 type Identifier interface {

@@ -13,6 +13,7 @@ package probes
 import (
 	"encoding/json"
 	"math"
+	"strings"
 
 	"kvladder/receipts/digest"
 )
@@ -53,7 +54,7 @@ type Reply struct {
 	RankAsked *int          `json:"rank_asked,omitempty"`
 	Path      string        `json:"path"`
 	Sent      digest.Digest `json:"sent"`                // of the body bytes that went on the wire
-	SentBody  string        `json:"sent_body,omitempty"` // only when it differs from the frozen body (a rank pinned in the body)
+	SentBody  string        `json:"sent_body,omitempty"` // only when it differs from the frozen body (a rank pinned in the body, a trace)
 	Received  digest.Digest `json:"received"`
 	Raw       string        `json:"raw"`                  // the reply body, streams included, as received
 	RawBase64 bool          `json:"raw_base64,omitempty"` // Raw is base64, since the bytes were not UTF-8
@@ -70,6 +71,23 @@ type Reply struct {
 	FirstByteAt  int64 `json:"first_byte_at,omitempty"`  //
 	FirstTokenAt int64 `json:"first_token_at,omitempty"` // streams only
 	LastAt       int64 `json:"last_at"`                  //
+}
+
+// TraceField is the member of a request's body that names the tokens of its reply.
+const TraceField = "trace_decode_token_ids"
+
+// Trace is the tokens that the request named for its reply, nil where it named none.
+func (r *Reply) Trace() []int {
+	if r.SentBody == "" || !strings.Contains(r.SentBody, TraceField) {
+		return nil
+	}
+	var body struct {
+		Trace []int `json:"trace_decode_token_ids"`
+	}
+	if json.Unmarshal([]byte(r.SentBody), &body) != nil {
+		return nil
+	}
+	return body.Trace
 }
 
 // Decoded is what the reply bytes say, as a pure function of Raw, Status and the dialect:

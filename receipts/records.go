@@ -228,7 +228,7 @@ func checkReply(rec *probes.Record, set *prompts.Set, r *Receipt, c Checker, imp
 	if got := digest.Of(raw); got != reply.Received && (len(raw) > 0 || reply.Received != "") {
 		fail("the bytes received have the digest %s, the record says %s", got.Short(), reply.Received.Short())
 	}
-	if what := checkSent(reply, prompt, r); what != "" && !(imported && reply.Sent == "") {
+	if what := checkSent(rec.Arm, reply, prompt, r); what != "" && !(imported && reply.Sent == "") {
 		fail("%s", what)
 	}
 	if c.RequestID != nil && !imported {
@@ -253,8 +253,9 @@ func checkReply(rec *probes.Record, set *prompts.Set, r *Receipt, c Checker, imp
 }
 
 // checkSent compares the digest of what went on the wire with the frozen body, or, where a
-// rank was pinned in the body, with a body that differs from the frozen one in that alone.
-func checkSent(reply *probes.Reply, prompt *prompts.Prompt, r *Receipt) string {
+// rank was pinned in the body or the reply's tokens were named, with a body that differs from
+// the frozen one in that alone.
+func checkSent(arm string, reply *probes.Reply, prompt *prompts.Prompt, r *Receipt) string {
 	frozen := prompt.Body
 	if reply.Prime {
 		if prompt.Prime == nil {
@@ -272,23 +273,32 @@ func checkSent(reply *probes.Reply, prompt *prompts.Prompt, r *Receipt) string {
 		return "the body kept is not the one whose digest was sent"
 	}
 	by := r.Predicate.Plan.Replay
-	if by.RankBy != "body" {
+	var may []string
+	if by.RankBy == "body" {
+		may = append(may, by.RankField)
+	}
+	if spec, ok := r.Predicate.Plan.Design.ByName(arm); ok && spec.Role == scoring.Forced && !reply.Prime {
+		may = append(may, probes.TraceField)
+	}
+	if len(may) == 0 {
 		return "the body differs from the frozen one, and the plan pins nothing in bodies"
 	}
-	if !equalButFor(reply.SentBody, frozen, by.RankField) {
-		return fmt.Sprintf("the body differs from the frozen one in more than %q", by.RankField)
+	if !equalButFor(reply.SentBody, frozen, may...) {
+		return fmt.Sprintf("the body differs from the frozen one in more than %q", may)
 	}
 	return ""
 }
 
-// equalButFor compares two JSON objects without one of their members.
-func equalButFor(a, b, member string) bool {
+// equalButFor compares two JSON objects without some of their members.
+func equalButFor(a, b string, members ...string) bool {
 	var x, y map[string]json.RawMessage
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
 		return false
 	}
-	delete(x, member)
-	delete(y, member)
+	for _, m := range members {
+		delete(x, m)
+		delete(y, m)
+	}
 	p, err1 := digest.Canonical(x)
 	q, err2 := digest.Canonical(y)
 	return err1 == nil && err2 == nil && bytes.Equal(p, q)

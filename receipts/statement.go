@@ -189,7 +189,7 @@ func exercises(plan arms.Plan, res scoring.Result) []Exercise {
 func floors(plan arms.Plan, res scoring.Result) []Floor {
 	out := []Floor{}
 	for _, a := range res.Arms {
-		if a.Role == scoring.Judged {
+		if a.Role == scoring.Judged || a.Role == scoring.Forced {
 			continue
 		}
 		f := Floor{Arm: a.Name, Processes: len(a.Incarnations), N: a.N, Failed: a.Failed}

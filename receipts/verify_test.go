@@ -347,22 +347,44 @@ func TestVerifyRecords(t *testing.T) {
 	check("the registered replicate is missing", edit(func(r *probes.Reply) { r.SetRaw([]byte(`{"text":"wrong"}`)); r.Text = "wrong" }))
 }
 
+// A forced arm names the tokens of its reply in the body, and no other arm does.
+func TestSentTrace(t *testing.T) {
+	set := testSet(1)
+	r := &Receipt{Predicate: Predicate{Plan: testPlan(set, func(p *arms.Plan) {
+		p.Design.Arms = append(p.Design.Arms, scoring.ArmSpec{Name: "WARM-forced", Role: scoring.Forced})
+	})}}
+	frozen := set.Prompts[0].Body
+	body := strings.TrimSuffix(frozen, "}") + `,"trace_decode_token_ids":[1,2]}`
+	sent := func(arm string, body string) string {
+		return checkSent(arm, &probes.Reply{SentBody: body, Sent: digest.Of([]byte(body))}, &set.Prompts[0], r)
+	}
+	if what := sent("WARM-forced", body); what != "" {
+		t.Error(what)
+	}
+	if what := sent("C1", body); what == "" {
+		t.Error("a judged arm was told its reply")
+	}
+	if what := sent("WARM-forced", strings.Replace(body, `"prompt":[1`, `"prompt":[9`, 1)); what == "" {
+		t.Error("a forced arm was asked something else")
+	}
+}
+
 // A rank pinned in the body changes that member and nothing else.
 func TestSentBody(t *testing.T) {
 	set := testSet(1)
 	r := &Receipt{Predicate: Predicate{Plan: testPlan(set, func(p *arms.Plan) { p.Replay.RankBy, p.Replay.RankField = "body", "rank" })}}
 	check := func(body, want string) {
 		t.Helper()
-		got := checkSent(&probes.Reply{SentBody: body, Sent: digest.Of([]byte(body))}, &set.Prompts[0], r)
+		got := checkSent("A", &probes.Reply{SentBody: body, Sent: digest.Of([]byte(body))}, &set.Prompts[0], r)
 		if got != want {
 			t.Errorf("%s: %q, want %q", body, got, want)
 		}
 	}
 	check(`{"prompt":[1,2,0],"rank":3}`, "")
 	check(`{"prompt":[1,2,0]}`, "")
-	check(`{"prompt":[1,2,1],"rank":3}`, `the body differs from the frozen one in more than "rank"`)
-	check(`{"prompt":[1,2,0],"rank":3,"seed":1}`, `the body differs from the frozen one in more than "rank"`)
-	check(`[]`, `the body differs from the frozen one in more than "rank"`)
+	check(`{"prompt":[1,2,1],"rank":3}`, `the body differs from the frozen one in more than ["rank"]`)
+	check(`{"prompt":[1,2,0],"rank":3,"seed":1}`, `the body differs from the frozen one in more than ["rank"]`)
+	check(`[]`, `the body differs from the frozen one in more than ["rank"]`)
 }
 
 func TestEmptyRequiredEvidence(t *testing.T) {

@@ -176,6 +176,10 @@ func (s *scorer) armResult(spec *ArmSpec) ArmResult {
 	}
 	if j == nil {
 		s.soundness(&r, spec)
+		if spec.Role == Forced {
+			r.Sound = ""
+			s.forced(&r, spec, a)
+		}
 		s.outcomes(&r, rows, nil)
 		return r
 	}

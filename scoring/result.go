@@ -101,6 +101,7 @@ type ArmResult struct {
 	Lifetime   map[string]any `json:"lifetime"`
 	Soak       *Soak          `json:"soak,omitempty"` // of SOAK
 
+	Forced   *ForcedFigures  `json:"forced,omitempty"`   // of forced arms
 	Floor    *FloorFigures   `json:"floor,omitempty"`    // of judged arms: the controls in numbers, and the thresholds they give
 	Clusters []ClusterFigure `json:"clusters,omitempty"` // of judged arms: differences with intervals by clusters, which decide nothing
 	Sound    string          `json:"sound,omitempty"`    // of controls: "y", "n" or "-", its failures alone against the rule's most

@@ -45,6 +45,7 @@ var testbedPins = map[string]pin{
 	"load_steps":       {"0", atLeast(0)},
 	"load_policy":      {"recompute", oneOf("recompute", "fail")},
 	"draft":            {"0", within(0, 8)},
+	"trace_replay":     {off, oneOf(on, off)},
 	"config_epoch":     {"0", within(0, 9)},
 	"adapters":         {"", nil},
 	"noise":            {"none", oneOf("none", "split", "order")},
@@ -139,6 +140,12 @@ func (Testbed) Spec(pins map[string]string, at arms.Address, res arms.Resources)
 			argv = append(argv, o.flag, p[o.pin])
 		}
 	}
+	if p["trace_replay"] == on {
+		if p["draft"] != "0" {
+			return arms.Spec{}, errors.New("engine testbed: trace_replay is not supported with a draft: leave one of them off")
+		}
+		argv = append(argv, "--enable-trace-replay")
+	}
 	if p["fault"] != "" {
 		argv = append(argv, "--fault", p["fault"])
 	}
@@ -175,6 +182,14 @@ func (Testbed) Counters() map[string]string {
 func (Testbed) CachedIs(preset string) string {
 	if strings.HasPrefix(preset, "C0") || strings.HasPrefix(preset, "C1") {
 		return "local"
+	}
+	return ""
+}
+
+// CannotTrace wants the pin; a draft beside it is refused by Spec.
+func (Testbed) CannotTrace(pins map[string]string) string {
+	if pins["trace_replay"] != on {
+		return "its requests cannot name their reply: state trace_replay: on in pins"
 	}
 	return ""
 }
@@ -222,6 +237,9 @@ func (Testbed) ReadPins(ctx context.Context, e probes.Endpoint, pins map[string]
 	}
 	if v, ok := info.Testbed["enable_prefix_caching"].(bool); ok {
 		r.read("prefix_caching", onOff(v), source, nil)
+	}
+	if v, ok := info.Testbed["enable_trace_replay"].(bool); ok {
+		r.read("trace_replay", onOff(v), source, nil)
 	}
 	if v, ok := info.Testbed["faults"].([]any); ok {
 		ids := make([]string, len(v))

@@ -230,6 +230,20 @@ func (v VLLM) Spec(pins map[string]string, at arms.Address, res arms.Resources) 
 	return spec, nil
 }
 
+// CannotTrace wants the server's own switch among its further arguments, and no speculation,
+// with which it refuses (docs/serving/online_serving/trace_replay.md, vllm#46701). A release
+// that does not know the member of the request ignores it, which the replies show.
+func (VLLM) CannotTrace(pins map[string]string) string {
+	args := strings.Fields(pins["args"])
+	switch {
+	case !slices.Contains(args, "--enable-trace-replay"):
+		return "its requests cannot name their reply: add --enable-trace-replay to the pin args"
+	case slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--speculative-config") }):
+		return "it refuses trace replay beside speculative decoding: leave --speculative-config out of the pin args"
+	}
+	return ""
+}
+
 // attach adds the connector.
 func (VLLM) attach(spec *arms.Spec, p map[string]string, at arms.Address, res arms.Resources, inCache func(string) string) error {
 	w := &vllmWiring{pins: p, at: at, res: res, spec: spec, inCache: inCache}

@@ -70,6 +70,7 @@ type Config struct {
 	LoadSteps       int    // steps that a load takes
 	FailOnLoad      bool   // a failed load ends the request instead of computing
 	Draft           int    // most tokens drafted a step; 0 drafts none
+	TraceReplay     bool   // requests may name their reply (trace_decode_token_ids); not with Draft
 	Noise           string // "", "split" or "order": see Config.cut
 	NoiseSeed       uint64 // of "order", of flakes and of schedules; 0 draws one
 	NoiseProcess    uint64 // mixed into a NoiseSeed that is stated, so that each process has draws of its own
@@ -257,6 +258,8 @@ func (cfg *Config) fill() error {
 		return errors.New("a store path needs the store connector")
 	case cfg.TensorParallel < 1 || cfg.TensorParallel > 2:
 		return fmt.Errorf("tensor-parallel size is %d, must be 1 or 2", cfg.TensorParallel)
+	case cfg.TraceReplay && cfg.Draft > 0:
+		return errors.New("trace replay is not supported with speculative decoding: leave one of them off")
 	case cfg.Draft < 0 || cfg.Draft > 8:
 		return fmt.Errorf("%d draft tokens, must be 0 to 8", cfg.Draft)
 	case cfg.StoreSteps < 0 || cfg.LoadSteps < 0:
@@ -338,6 +341,7 @@ func (cfg Config) facts(root cache.Hash) server.Facts {
 		LoadSteps:       cfg.LoadSteps,
 		LoadPolicy:      policy,
 		Draft:           cfg.Draft,
+		TraceReplay:     cfg.TraceReplay,
 		Epoch:           cfg.Epoch,
 		Adapters:        strings.Join(cfg.Adapters, ","),
 		Noise:           cmp.Or(cfg.Noise, "none"),

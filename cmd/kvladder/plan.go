@@ -202,6 +202,9 @@ func viewPlan(r *resolved, d digest.Digest, rate float64) planView {
 				pa.Expected.Hits++
 			}
 		}
+		if a.Role == scoring.Forced {
+			pa.Reference = &a.Reference
+		}
 		if a.Role == scoring.Judged {
 			pa.Reference, pa.Pin = &a.Reference, &a.Pin
 			pa.SeesRate = p.SeesRate(p.Set.Requests, 0.95)

@@ -32,7 +32,7 @@ func newTestbedServeCmd(stdout, stderr io.Writer) *cobra.Command {
 		block, recurrent, storeSteps, loadSteps, draft, epoch     int
 		seed, noiseSeed, noiseProcess                             uint64
 		flake                                                     float64
-		caching, noCaching                                        bool
+		caching, noCaching, trace                                 bool
 	)
 	long := "Serve the embedded engine over HTTP in vLLM's dialect until interrupted.\n\nFaults that --fault can plant in its KV path:\n"
 	for _, f := range fault.All() {
@@ -82,6 +82,7 @@ func newTestbedServeCmd(stdout, stderr io.Writer) *cobra.Command {
 				LoadSteps:       loadSteps,
 				FailOnLoad:      policy == "fail",
 				Draft:           draft,
+				TraceReplay:     trace,
 				Noise:           noise,
 				NoiseSeed:       noiseSeed,
 				NoiseProcess:    noiseProcess,
@@ -121,6 +122,7 @@ func newTestbedServeCmd(stdout, stderr io.Writer) *cobra.Command {
 	f.IntVar(&loadSteps, "load-steps", 0, "scheduler steps that a load from the store takes, while the request waits")
 	f.StringVar(&policy, "kv-load-failure-policy", "recompute", "what becomes of a request whose load fails: recompute or fail")
 	f.IntVar(&draft, "num-speculative-tokens", 0, "most tokens drafted in one step, from the request's own n-grams")
+	f.BoolVar(&trace, "enable-trace-replay", false, "let requests name their reply with trace_decode_token_ids; not with speculative tokens")
 	f.IntVar(&epoch, "config-epoch", 0, "epoch of the configuration, 0 to 9; KV of another one is wrong")
 	f.StringVar(&adapters, "adapters", "", "comma-separated `names`; each is served as the model name, a colon and its own")
 	f.StringVar(&noise, "noise", "none", "rounding noise of a healthy engine: none, split (sums depend on the prefill split) or order (an order for each process)")

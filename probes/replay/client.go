@@ -18,6 +18,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -70,7 +71,12 @@ type Request struct {
 	Body      []byte // sent byte for byte
 	RequestID string // sent as X-Request-Id
 	Rank      *int   // nil = whichever rank the server takes
+	Trace     []int  // tokens that the reply is to be made of, sent as TraceField; nil = the model's own
 }
+
+// TraceField is the member of a body by which vLLM's trace replay is told the reply: decoding
+// goes along these tokens, with the model's own logprobs (vllm#46701).
+const TraceField = probes.TraceField
 
 // RequestID names a request by what the plan says of it: 32 hexadecimal digits of
 //
@@ -173,8 +179,19 @@ func (c *Client) Send(ctx context.Context, r Request) probes.Reply {
 	return out
 }
 
-// pin chooses the URL and completes the body for the rank that is asked for.
+// pin chooses the URL and completes the body for the rank that is asked for, and for the
+// tokens that the reply is to be made of.
 func (c *Client) pin(w *wire) error {
+	if w.request.Trace != nil {
+		ids, err := json.Marshal(w.request.Trace)
+		if err != nil {
+			return err
+		}
+		if w.body, err = insert(w.body, TraceField, string(ids)); err != nil {
+			return err
+		}
+		w.pinned = true
+	}
 	rank := w.request.Rank
 	if rank == nil {
 		return nil

@@ -249,6 +249,12 @@ func (e *Engine) Submit(ctx context.Context, r Request) (<-chan Event, error) {
 	if r.MaxTokens < 1 {
 		return nil, fmt.Errorf("max_tokens is %d, must be at least 1", r.MaxTokens)
 	}
+	if len(r.Trace) > 0 {
+		if e.cfg.Draft > 0 {
+			return nil, errors.New("trace_decode_token_ids is not supported with speculative decoding")
+		}
+		r.MaxTokens = len(r.Trace)
+	}
 	if need := e.geo.Blocks(len(r.Prompt) + r.MaxTokens); need > e.cfg.Blocks {
 		return nil, fmt.Errorf("request needs %d kv blocks and the pool has %d: ask for fewer tokens or start with more blocks", need, e.cfg.Blocks)
 	}

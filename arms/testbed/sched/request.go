@@ -21,6 +21,10 @@ type Request struct {
 	Logprobs    int
 	Temperature float64 // 0 is greedy
 	Seed        uint64  // of the sampler, for a temperature above 0
+	// Trace, if not empty, is the output: each token is taken from it whatever the model
+	// prefers, with the logprobs that the model gives at that place, and the request ends
+	// behind its last (vllm/v1/worker/gpu/sample/trace_replay.py). Not with drafts.
+	Trace []int
 	// Stop, if not nil, is asked after each token whether the output so far
 	// ends the request. It runs on the engine's goroutine.
 	Stop func(output []int) bool

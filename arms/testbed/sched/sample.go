@@ -17,7 +17,10 @@ func (e *Engine) sample(t *task, logits []float32) {
 	if t.Logprobs >= 0 || t.Temperature > 0 {
 		logprobs = model.LogSoftmax(logits, e.scratch)
 	}
-	if t.Temperature > 0 {
+	forced := len(t.output()) < len(t.Trace)
+	if forced {
+		ev.Token.ID = t.Trace[len(t.output())]
+	} else if t.Temperature > 0 {
 		ev.Token.ID = draw(logits, t.Temperature, t.rng.Float64())
 	} else {
 		ev.Token.ID = argmax(logits)
@@ -34,6 +37,9 @@ func (e *Engine) sample(t *task, logits []float32) {
 	t.tokens = append(t.tokens, ev.Token.ID)
 	e.count.GenerationTokens++
 	switch {
+	case forced && len(t.output()) < len(t.Trace): // an end within the trace ends nothing
+	case forced:
+		ev.Finish = FinishLength
 	case ev.Token.ID == model.EOS && !t.IgnoreEOS, t.Stop != nil && t.Stop(t.output()):
 		ev.Finish = FinishStop
 	case len(t.output()) >= t.MaxTokens:

@@ -64,7 +64,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	err := readJSON(r, &body)
 	if err == nil {
-		err = body.check(s.cfg.Name, s.cfg.Adapters)
+		err = body.check(s.cfg.Name, s.cfg.Adapters, s.cfg.Facts.TraceReplay)
 	}
 	var text string
 	if err == nil {

@@ -17,7 +17,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	}
 	err := readJSON(r, &body)
 	if err == nil {
-		err = body.check(s.cfg.Name, s.cfg.Adapters)
+		err = body.check(s.cfg.Name, s.cfg.Adapters, s.cfg.Facts.TraceReplay)
 	}
 	logprobs := -1
 	if err == nil && body.Logprobs != nil {

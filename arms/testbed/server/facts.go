@@ -32,6 +32,7 @@ type Facts struct {
 	LoadSteps       int       `json:"load_steps"`
 	LoadPolicy      string    `json:"kv_load_failure_policy"`
 	Draft           int       `json:"num_speculative_tokens"`
+	TraceReplay     bool      `json:"enable_trace_replay"`
 	Epoch           int       `json:"config_epoch"`
 	Adapters        string    `json:"adapters"`
 	Noise           string    `json:"noise"`

@@ -30,8 +30,9 @@ type params struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
 
-	ReturnTokenIDs         bool `json:"return_token_ids"`
-	ReturnTokensAsTokenIDs bool `json:"return_tokens_as_token_ids"`
+	Trace                  []int `json:"trace_decode_token_ids"` // the reply, token by token
+	ReturnTokenIDs         bool  `json:"return_token_ids"`
+	ReturnTokensAsTokenIDs bool  `json:"return_tokens_as_token_ids"`
 
 	// What changes answers and is not done here. Each is refused unless it has
 	// the value that changes nothing.
@@ -77,7 +78,7 @@ func (s *stops) UnmarshalJSON(b []byte) error {
 }
 
 // check refuses what this engine would have to ignore.
-func (p *params) check(name string, adapters []string) error {
+func (p *params) check(name string, adapters []string, traces bool) error {
 	adapter, found := "", true
 	if p.Model != nil && *p.Model != name {
 		adapter, found = strings.CutPrefix(*p.Model, name+":")
@@ -124,6 +125,19 @@ func (p *params) check(name string, adapters []string) error {
 			return e
 		}
 	}
+	if p.Trace != nil {
+		e := badRequest("trace_decode_token_ids is off: start the server with --enable-trace-replay")
+		switch {
+		case traces && len(p.Trace) == 0:
+			e = badRequest("trace_decode_token_ids must not be empty")
+		case traces:
+			e = nil
+		}
+		if e != nil {
+			e.param = "trace_decode_token_ids"
+			return e
+		}
+	}
 	if p.StreamOptions != nil && !p.Stream {
 		return badRequest("Stream options can only be defined when `stream=True`.")
 	}
@@ -155,6 +169,15 @@ func (p *params) request(prompt []int, maxTokens, logprobs, maxLen int) (sched.R
 	if p.MaxTokens != nil {
 		maxTokens = *p.MaxTokens
 	}
+	trace := p.Trace[:max(0, min(len(p.Trace), maxLen-len(prompt)))]
+	for i, id := range trace {
+		if id < 0 || id >= model.Vocab {
+			return sched.Request{}, badRequest("Token id %d is out of vocabulary (trace_decode_token_ids position %d, vocabulary of %d)", id, i, model.Vocab)
+		}
+	}
+	if len(trace) > 0 {
+		maxTokens = len(trace) // as vLLM's documentation has it, whatever was asked for
+	}
 	if len(prompt) >= maxLen {
 		return sched.Request{}, badRequest("This model's maximum context length is %d tokens. However, your request has %d input tokens. Please reduce the length of the input messages.", maxLen, len(prompt))
 	}
@@ -174,6 +197,7 @@ func (p *params) request(prompt []int, maxTokens, logprobs, maxLen int) (sched.R
 		Logprobs:    logprobs,
 		Temperature: 1, // vLLM's default, a sampled one
 		Seed:        rand.Uint64(),
+		Trace:       trace,
 	}
 	if p.Temperature != nil {
 		r.Temperature = *p.Temperature

@@ -45,6 +45,7 @@ type Climb struct {
 	Detectors []scoring.Detector // for the stopping rule of a soak
 
 	digest string
+	traces map[string]map[string][]int // forced arm -> prompt -> tokens of its reference's reply
 	w      *probes.Writer
 	zero   time.Time
 	ledger sync.Mutex
@@ -78,9 +79,18 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 			todo = append(todo, job{chain: ch, run: 0, try: tries[jobKey(ch.Name, 0)] + 1})
 		}
 	}
-	if err := c.climbAll(ctx, todo); err != nil {
-		_ = c.w.Close() // it can only say again what err says
-		return scoring.Result{}, err
+	for _, follow := range []bool{false, true} {
+		stage := slices.DeleteFunc(slices.Clone(todo), func(j job) bool { return c.Plan.Follows(j.chain) != follow })
+		if follow && len(stage) > 0 {
+			err = c.findTraces()
+		}
+		if err == nil {
+			err = c.climbAll(ctx, stage)
+		}
+		if err != nil {
+			_ = c.w.Close() // it can only say again what err says
+			return scoring.Result{}, err
+		}
 	}
 	res, err := c.score()
 	for run := 1; err == nil && c.Only == "" && run <= c.Plan.Design.Rule.Replicates; run++ {

@@ -14,6 +14,7 @@ import (
 	"kvladder/probes/metrics"
 	"kvladder/probes/replay"
 	"kvladder/prompts"
+	"kvladder/scoring"
 )
 
 // pass sends every prompt of the Set once, in order, and keeps what came back. Around the pass
@@ -91,6 +92,9 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 	if plan.Replay.Ranks > 0 {
 		rank := plan.Replay.Rank(p.ID)
 		req.Rank = &rank
+	}
+	if r.arm.Role == scoring.Forced && st.Pass == r.arm.Judge && !prime {
+		req.Trace = r.c.traces[r.arm.Name][p.ID]
 	}
 	reply := cl.Send(ctx, req)
 	if ctx.Err() != nil {

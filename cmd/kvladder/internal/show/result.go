@@ -63,10 +63,10 @@ func Verdict(a scoring.ArmResult) string {
 }
 
 func detail(a scoring.ArmResult) []string {
-	var out []string
 	if a.Verdict == nil {
-		return nil
+		return forced(a.Forced)
 	}
+	var out []string
 	if a.Variable != nil {
 		s := "variable " + *a.Variable
 		if a.Path != nil {
