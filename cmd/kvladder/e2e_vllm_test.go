@@ -4,9 +4,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +19,11 @@ import (
 	"testing"
 	"time"
 
+	"kvladder/arms"
+	"kvladder/arms/armtest"
+	"kvladder/arms/engine"
+	"kvladder/arms/launch"
+	"kvladder/prompts"
 	"kvladder/scoring"
 )
 
@@ -142,6 +149,52 @@ func TestVLLMFaults(t *testing.T) {
 		}
 	}
 }
+
+// The suite that every engine passes, on a real server.
+func TestVLLMServer(t *testing.T) {
+	cache := cached(t)
+	whole, err := prompts.Open("../../prompts/sets/smollm2-plain-12.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := *whole
+	few.Prompts = whole.Prompts[:3]
+	armtest.TestServer(t, armtest.ServerCase{
+		Engine: engine.VLLM{},
+		Pins:   map[string]string{"threads": "1"},
+		Set:    &few,
+		Unread: []string{"binary", "args", "attention", "store", "store_config", "load_policy", "pythonpath"}, // the last four are of a store
+		Up: func(t *testing.T, pins map[string]string) armtest.Server {
+			port, err := launch.FreePort()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			var mu sync.Mutex
+			tail := &arms.Tail{To: writerFunc(func(b []byte) (int, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return log.Write(b)
+			})}
+			r, err := arms.Up(context.Background(), arms.Launch{Arm: "C1", Engine: engine.VLLM{}, Launcher: launch.Local{Self: program}, Pins: pins, Address: arms.Address{Host: "127.0.0.1", Port: port},
+				Resources: arms.Resources{Cache: cache, Store: t.TempDir(), Self: program}, Log: tail, Deadline: engine.VLLM{}.ReadyWithin(), Model: few.Model})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := func() { r.Process.Stop(context.Background()) }
+			t.Cleanup(stop)
+			return armtest.Server{Endpoint: r.Endpoint, Env: r.Spec.Env, Stop: stop, Log: func() io.Reader {
+				mu.Lock()
+				defer mu.Unlock()
+				return bytes.NewReader(bytes.Clone(log.Bytes()))
+			}}
+		},
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // Two dtypes, each judged against its own control: neither is accused of being the other.
 func TestVLLMDtypes(t *testing.T) {
