@@ -11,14 +11,15 @@ work=$root/.cache/strangers/run
 export no_proxy=127.0.0.1 NO_PROXY=127.0.0.1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # agent-sim and abort-sim of cache-pressure 0.6.3 nest quotes in an f-string.
-new_enough() { "$1" -c 'import sys, venv; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; }
+new_enough() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; }
 
 find_python() {
 	local p
-	for p in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python3; do
+	for p in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python3 \
+		/usr/local/bin/python3.1[2-9] /opt/*/bin/python3.1[2-9] "$HOME"/.local/share/uv/python/*/bin/python3.1[2-9]; do
 		if new_enough "$p"; then echo "$p"; return; fi
 	done
-	echo "error: no Python 3.12 or newer was found" >&2
+	echo "error: no Python 3.12 or newer with venv and ensurepip was found" >&2
 	echo "hint: name one in PYTHON" >&2
 	return 1
 }
@@ -55,7 +56,7 @@ start() { # name, flags: starts a server; sets pid and url
 	shift
 	"$kvladder" testbed serve --host 127.0.0.1 --port 0 "$@" >"$work/$name.out" 2>"$work/$name.err" &
 	pid=$!
-	for i in $(seq 150); do
+	for i in $(seq 600); do
 		url=$(sed -n 's/^listening on //p' "$work/$name.out")
 		[ -z "$url" ] || return 0
 		kill -0 "$pid" 2>/dev/null || break
@@ -88,7 +89,14 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
 	python=$(find_python)
 	rm -rf "$venv"
 	"$python" -m venv "$venv"
-	"$venv/bin/python" -m pip install --quiet -r "$here/requirements.txt"
+	for try in 1 2 3; do # an index may be slow to answer
+		if "$venv/bin/python" -m pip install --quiet --timeout 60 --retries 5 -r "$here/requirements.txt"; then break; fi
+		if [ "$try" -eq 3 ]; then
+			echo "error: the public clients could not be installed from the package index" >&2
+			exit 1
+		fi
+		sleep 5
+	done
 	cp "$here/requirements.txt" "$venv/requirements.txt"
 fi
 kvladder=${KVLADDER:-$root/bin/kvladder}
