@@ -57,6 +57,12 @@ type Keeper interface {
 	KeepsSaved(pins map[string]string) bool
 }
 
+// Explainer is an Engine whose server tells its log more than its client about a refusal.
+type Explainer interface {
+	// Explain finds the cause of a refusal among the last lines of the log, "" when it is not there.
+	Explain(lines []string) string
+}
+
 // RefusedError says that a server refused to take state back: it answered, with a status
 // and a reason. That protects whoever asks next, and is no failure of the harness.
 type RefusedError struct {

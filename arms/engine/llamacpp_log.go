@@ -27,6 +27,7 @@ var (
 	taskCheckpoint = regexp.MustCompile(`restored context checkpoint \(.*n_tokens = (\d+)`)
 	taskChunk      = regexp.MustCompile(`reusing chunk with size (\d+)`)
 	taskCached     = regexp.MustCompile(`cached n_tokens = (\d+)`)
+	restoreFails   = regexp.MustCompile(` E (?:llama_)?state_(?:read_data|seq_load_file): (.+)`)
 	hostState      = regexp.MustCompile(`cache state: (\d+) prompts, `)
 )
 
@@ -101,6 +102,20 @@ func (LlamaCpp) Account(log io.Reader, pins map[string]string) ([]arms.Load, boo
 		out = append(out, l)
 	}
 	return out, true, nil
+}
+
+// Explain: the reply to a refused restore is the same for every cause, and the line before it
+// names it (src/llama-kv-cache.cpp, src/llama-context.cpp):
+//
+//	0.00.032.832 E state_read_data: mismatched key type (30 != 1, layer 0)
+//	0.00.033.380 E llama_state_seq_load_file: error loading sequence state file: failed to restore kv cache
+func (LlamaCpp) Explain(lines []string) string {
+	for _, line := range lines {
+		if m := restoreFails.FindStringSubmatch(line); m != nil {
+			return m[1]
+		}
+	}
+	return ""
 }
 
 // Kept is how many prompts the host's cache held when the server last said so; a server that

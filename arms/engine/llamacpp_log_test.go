@@ -85,3 +85,23 @@ func TestAccountUnfinished(t *testing.T) {
 	}
 	var _ arms.Accountant = e
 }
+
+// The causes that build 11669 names, one of each.
+func TestExplain(t *testing.T) {
+	for line, want := range map[string]string{
+		"0.00.032.832 E state_read_data: mismatched key type (30 != 1, layer 0)":                                                                 "mismatched key type (30 != 1, layer 0)",
+		"0.00.041.263 E state_read_data: mismatched layer count (4 instead of 2)":                                                                "mismatched layer count (4 instead of 2)",
+		"0.00.086.969 E state_read_data: incompatible V transposition":                                                                           "incompatible V transposition",
+		"0.00.037.608 E state_seq_load_file: unknown (magic, version) for sequence state file: 67677370, 00000004":                               "unknown (magic, version) for sequence state file: 67677370, 00000004",
+		"0.00.044.334 E srv    send_error: task id = 0, error: Unable to restore slot: No available space in KV cache or invalid slot save file": "",
+		"0.00.008.718 I slot launch_slot_: id  0 | task 37 | processing task, is_child = 0":                                                      "",
+	} {
+		lines := []string{"0.00.001 I srv  update_slots: all slots are idle", line, "0.00.033.380 E llama_state_seq_load_file: error loading sequence state file: failed to restore kv cache"}
+		if want == "" {
+			lines = lines[:2]
+		}
+		if got := (engine.LlamaCpp{}).Explain(lines); got != want {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+}

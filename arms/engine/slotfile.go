@@ -159,9 +159,10 @@ func cmpErr(first, second error) error {
 //
 //	scale FACTOR          every key and value, times FACTOR
 //	low-bit LAYER         the lowest bit of one value of the keys of LAYER, 32 tokens into the prompt
+//	low-bits LAYER        the lowest bit of every value of the keys of LAYER in the 16 tokens from there on
 //	nan LAYER             one value of the keys of LAYER is made no number, 32 tokens into the prompt
 func (LlamaCpp) CheckDamage(args []string) string {
-	const how = "use scale FACTOR, low-bit LAYER or nan LAYER"
+	const how = "use scale FACTOR, low-bit LAYER, low-bits LAYER or nan LAYER"
 	if len(args) != 2 {
 		return how
 	}
@@ -170,7 +171,7 @@ func (LlamaCpp) CheckDamage(args []string) string {
 		if x, err := strconv.ParseFloat(args[1], 64); err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
 			return fmt.Sprintf("%q is no factor; %s", args[1], how)
 		}
-	case "low-bit", "nan":
+	case "low-bit", "low-bits", "nan":
 		if n, err := strconv.Atoi(args[1]); err != nil || n < 0 {
 			return fmt.Sprintf("%q is no layer; %s", args[1], how)
 		}
@@ -212,9 +213,9 @@ func (l LlamaCpp) Damage(res arms.Resources, args []string) (string, error) {
 	return fmt.Sprintf("%s: %d values changed in %d files", strings.Join(args, " "), changed, len(files)), nil
 }
 
-// deep is how many tokens into the prompt a single value is damaged: every prompt of a
-// ladder is longer, and what comes before it stays as it was.
-const deep = 32
+// deep is how many tokens into the prompt single values are damaged, and wide for how many:
+// every prompt of a ladder is longer, and what comes before stays as it was.
+const deep, wide = 32, 16
 
 func (f *SlotFile) damage(b []byte, args []string) (changed int, err error) {
 	if args[0] == "scale" {
@@ -233,11 +234,16 @@ func (f *SlotFile) damage(b []byte, args []string) (changed int, err error) {
 		if s.Kind != "K" || s.Layer != layer {
 			continue
 		}
-		if f.Cells <= deep {
-			return 0, fmt.Errorf("%d tokens, and the damage goes to token %d", f.Cells, deep)
+		if f.Cells < deep+wide && (args[0] == "low-bits" || f.Cells <= deep) {
+			return 0, fmt.Errorf("%d tokens, and the damage goes to token %d", f.Cells, deep+wide)
 		}
 		v := b[s.From+deep*s.Row:]
 		switch {
+		case args[0] == "low-bits":
+			for t := range wide {
+				changed += lowBits(v[t*s.Row:(t+1)*s.Row], s.Type)
+			}
+			return changed, nil
 		case args[0] == "low-bit" && blockOf[s.Type] > 0:
 			v[2] ^= 1 // of the first quantized value, behind the scale of its block
 		case args[0] == "low-bit":
@@ -252,6 +258,34 @@ func (f *SlotFile) damage(b []byte, args []string) (changed int, err error) {
 		return 1, nil
 	}
 	return 0, fmt.Errorf("there is no layer %d", layer)
+}
+
+// lowBits flips the lowest bit of every value; in q4_0 two of them share a byte.
+func lowBits(b []byte, kind int) (n int) {
+	flip := func(at, every int, mask byte) {
+		for i := at; i < len(b); i += every {
+			b[i] ^= mask
+			n++
+		}
+	}
+	switch kind {
+	case ggmlF32:
+		flip(0, 4, 1)
+	case ggmlF16, ggmlBF16:
+		flip(0, 2, 1)
+	case ggmlQ8_0, ggmlQ4_0:
+		size, mask := blockOf[kind], byte(1)
+		if kind == ggmlQ4_0 {
+			mask = 0x11
+		}
+		for block := 0; block+size <= len(b); block += size {
+			for i := block + 2; i < block+size; i++ {
+				b[i] ^= mask
+			}
+			n += 32
+		}
+	}
+	return n
 }
 
 // scaleSection multiplies values; of a quantized block the scale is multiplied.

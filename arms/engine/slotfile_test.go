@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -130,6 +131,77 @@ func TestDamageLowBit(t *testing.T) {
 	}
 }
 
+// A file of 43 tokens has no room for 16 behind the 32nd; cut to the first layer, where it
+// has, every value is hit once and in its lowest bit.
+func TestDamageLowBits(t *testing.T) {
+	res := arms.Resources{Slots: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(res.Slots, "slot-0.bin"), slotFile(t, "f16"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (engine.LlamaCpp{}).Damage(res, []string{"low-bits", "0"}); err == nil || !strings.Contains(err.Error(), "goes to token 48") {
+		t.Errorf("%v", err)
+	}
+	for name, c := range map[string]struct {
+		kind, row, values int
+		mask              byte
+		at, every         int
+	}{
+		"f16":  {1, 128, 64, 1, 0, 2},
+		"f32":  {0, 256, 64, 1, 0, 4},
+		"q8_0": {8, 68, 64, 1, -1, 0},
+		"q4_0": {2, 36, 64, 0x11, -1, 0},
+	} {
+		was := made(48, c.kind, c.row)
+		file := filepath.Join(res.Slots, "slot-0.bin")
+		if err := os.WriteFile(file, was, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		seen, err := (engine.LlamaCpp{}).Damage(res, []string{"low-bits", "0"})
+		if err != nil || !strings.Contains(seen, fmt.Sprintf("%d values changed in 1 files", 16*c.values)) {
+			t.Errorf("%s: %q, %v", name, seen, err)
+		}
+		is, _ := os.ReadFile(file)
+		f, err := engine.ParseSlotFile(is)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range was {
+			at := i - f.Sections[0].From - 32*c.row
+			hit := at >= 0 && at < 16*c.row
+			if c.every > 0 {
+				hit = hit && at%c.every == c.at
+			} else {
+				hit = hit && at%(c.row/2) >= 2
+			}
+			if want := was[i] ^ map[bool]byte{true: c.mask}[hit]; is[i] != want {
+				t.Fatalf("%s: byte %d is %x, want %x", name, i, is[i], want)
+			}
+		}
+	}
+}
+
+// made is a slot file of one layer, untransposed, all of whose values are zero.
+func made(cells, kind, row int) []byte {
+	var b []byte
+	u32 := func(vs ...int) {
+		for _, v := range vs {
+			b = binary.LittleEndian.AppendUint32(b, uint32(v))
+		}
+	}
+	u32(0x67677371, 4, cells+4)
+	u32(make([]int, cells+4)...)
+	u32(1, cells)
+	for i := range cells {
+		u32(i, 1, 0)
+	}
+	u32(0, 1, 0, 0)
+	for range 2 {
+		u32(kind, row, 0)
+		b = append(b, make([]byte, cells*row)...)
+	}
+	return b
+}
+
 // All values, and nothing else: the file is still of the layout, and the values are 1.02
 // times what they were as far as half a number goes.
 func TestDamageScale(t *testing.T) {
@@ -179,7 +251,7 @@ func half(b []byte) float64 {
 
 func TestDamageRefuses(t *testing.T) {
 	e := engine.LlamaCpp{}
-	for _, args := range [][]string{nil, {"scale"}, {"scale", "x"}, {"scale", "NaN"}, {"low-bit", "-1"}, {"nan", "x"}, {"melt", "1"}} {
+	for _, args := range [][]string{nil, {"scale"}, {"scale", "x"}, {"scale", "NaN"}, {"low-bit", "-1"}, {"nan", "x"}, {"low-bits"}, {"melt", "1"}} {
 		if e.CheckDamage(args) == "" {
 			t.Errorf("%q was taken", args)
 		}

@@ -104,7 +104,6 @@ var llamaLadders = []struct {
 	{"host-cache", 0, map[string]want{"C1": clean("local"), "HOST": {verdict: "CLEAN_BOUNDED", external: true, bits: true}}},
 	{"hybrid", 0, map[string]want{"C1": clean("local"), "RST": clean("external")}},
 	{"hybrid-partial", 0, map[string]want{"C1": clean("local")}},
-	{"slots", 0, map[string]want{"C1": clean("local")}},
 	// reuse that is documented as inexact is neither
 	{"chunks", 2, map[string]want{
 		"C1":     clean("local"),
@@ -113,9 +112,9 @@ var llamaLadders = []struct {
 	// what the server refuses to take back was not reused
 	{"refused", 2, map[string]want{
 		"C1":        clean("local"),
-		"RST-HEAD":  {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "restore of slot 0: status 400"},
-		"RST-SHAPE": {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "restore of slot 0: status 400"},
-		"RST-DTYPE": {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "restore of slot 0: status 400"},
+		"RST-HEAD":  {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "(log: unknown (magic, version)"},
+		"RST-SHAPE": {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "(log: mismatched layer count (2 instead of 4))"},
+		"RST-DTYPE": {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "(log: mismatched key type (30 != 1, layer 0))"},
 	}},
 	// and what it takes from another model is found by the hits alone
 	{"other-model", 1, map[string]want{
@@ -137,10 +136,10 @@ var llamaLadders = []struct {
 		"RST-UNREAD": clean("external"),
 	}},
 	{"smollm2-corrupt", 1, map[string]want{
-		"C1":         clean("local"),
-		"RST-FLIP":   {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
-		"RST-SCALE":  {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
-		"RST-LOWBIT": {verdict: "CORRUPTION_ATTRIBUTED", kind: "bit", path: "external"},
+		"C1":          clean("local"),
+		"RST-FLIP":    {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
+		"RST-SCALE":   {verdict: "CORRUPTION_ATTRIBUTED", path: "external"},
+		"RST-LOWBITS": {verdict: "CORRUPTION_ATTRIBUTED", kind: "bit", path: "external"},
 	}},
 }
 
@@ -199,23 +198,23 @@ func synthetic(t *testing.T, set, pins, rest string) string {
 	return path
 }
 
-// Prompts that are asked again of whichever slot waited longest find next to nothing, and the
-// same prompts pinned to their slots find all that their slot still holds.
+// Prompts that are asked again of whichever slot waited longest find nothing, and the same prompts pinned to their slots find all that their slot still holds.
 func TestLlamaCppUnpinned(t *testing.T) {
 	cached(t)
 	dir := t.TempDir()
 	_, pinned := climbLlama(t, "--out", filepath.Join(dir, "pinned"), "../../arms/ladders/llamacpp-slots.yaml")
 	code, unpinned := climbLlama(t, "--out", filepath.Join(dir, "unpinned"), "../../arms/ladders/llamacpp-slots-unpinned.yaml")
 	p, u := arm(t, pinned, "C1"), arm(t, unpinned, "C1")
+	clean("local").check(t, p)
+	if code != 2 || *u.Verdict != "NOT_EXERCISED" {
+		t.Errorf("unpinned: exit %d, %s", code, deref(u.Verdict))
+	}
 	t.Logf("hits pinned %s of %s expected, unpinned %s; slots asked and proven %s", deref(p.LocalTokens), deref(p.ExpectedLocal), deref(u.LocalTokens), deref(p.Ranks))
-	if p.LocalTokens == nil || u.LocalTokens == nil || *p.LocalTokens != *p.ExpectedLocal || 10**u.LocalTokens > *p.LocalTokens {
+	if p.LocalTokens == nil || u.LocalTokens == nil || *p.LocalTokens != *p.ExpectedLocal || *p.LocalTokens == 0 || *u.LocalTokens != 0 {
 		t.Errorf("pinned %s, unpinned %s local tokens", deref(p.LocalTokens), deref(u.LocalTokens))
 	}
 	if p.Ranks == nil || p.Ranks.Asked == 0 || p.Ranks.Proven != p.Ranks.Asked {
 		t.Errorf("slots asked and proven: %s", deref(p.Ranks))
-	}
-	if code == 0 && *u.LocalTokens > 0 {
-		t.Logf("what it did find is the instruction that prompts share")
 	}
 }
 

@@ -293,7 +293,13 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 			if gerr := r.gone(ctx, nil); gerr != nil {
 				return gerr
 			}
-			return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "restore", Done: true, Proved: new(false), Seen: refused.Error()})
+			seen := refused.Error()
+			if x, ok := r.c.Engine.(arms.Explainer); ok && r.tail != nil {
+				if why := x.Explain(r.tail.Last()); why != "" {
+					seen += " (log: " + why + ")"
+				}
+			}
+			return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "restore", Done: true, Proved: new(false), Seen: seen})
 		}
 		if err != nil {
 			return r.gone(ctx, r.harness("restore", err))
