@@ -132,8 +132,8 @@ func lookup(at, token probes.Token) (lp, bound *float64) {
 }
 
 // firstToken is |lp_arm(t) - lp_ref(t)| at output position 0 for the reference's token t.
-// Where t is not among the arm's top-k its logprob is at most the last visible one, and the
-// difference to that is a lower bound. Where only chosen tokens have logprobs, theirs are
+// Where t is not among the arm's top-k, or is there with a clamped logprob, its logprob is at
+// most the last visible number, and the difference to that is a lower bound. Where only chosen tokens have logprobs, theirs are
 // compared and a differing token makes the value censored.
 func firstToken(a, r probes.Token) (*float64, bool) {
 	if !usable(r.Logprob) {
@@ -143,7 +143,10 @@ func firstToken(a, r probes.Token) (*float64, bool) {
 	switch {
 	case usable(lp):
 		return ptr(math.Abs(*lp - *r.Logprob)), false
-	case lp != nil: // clamped: not a number to average
+	case lp != nil: // clamped: not a number to average, and no likelier than what is listed before it
+		if least := leastUsable(a.Top); least != nil {
+			return ptr(math.Max(0, *r.Logprob-*least)), true
+		}
 		return nil, true
 	case usable(bound):
 		return ptr(math.Max(0, *r.Logprob-*bound)), true
@@ -151,6 +154,16 @@ func firstToken(a, r probes.Token) (*float64, bool) {
 		return ptr(math.Abs(*a.Logprob - *r.Logprob)), true
 	}
 	return nil, true
+}
+
+// leastUsable is the last listed logprob that is a number.
+func leastUsable(top []probes.Candidate) *float64 {
+	for i := len(top) - 1; i >= 0; i-- {
+		if usable(top[i].Logprob) {
+			return top[i].Logprob
+		}
+	}
+	return nil
 }
 
 func candidates(t probes.Token) []compare.TokenLogprob {

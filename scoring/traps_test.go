@@ -276,10 +276,25 @@ func TestCensoredFirstTokens(t *testing.T) {
 	check(tok(1, -0.5), tok(1, -0.25), ptr(0.25), false)
 	check(tok(2, -0.5, cand(2, -0.5), cand(1, -2)), tok(1, -0.25), ptr(1.75), false)
 	check(tok(2, -0.5, cand(2, -0.5), cand(3, -4)), tok(1, -0.25), ptr(3.75), true)
-	check(tok(2, -0.5), tok(1, -0.25), ptr(0.25), true) // only chosen tokens have logprobs
-	check(tok(2, -0.5, cand(2, -0.5), cand(1, -9999)), tok(1, -0.25), nil, true)
+	check(tok(2, -0.5), tok(1, -0.25), ptr(0.25), true)                                             // only chosen tokens have logprobs
+	check(tok(2, -0.5, cand(2, -0.5), cand(3, -4), cand(1, -9999)), tok(1, -0.25), ptr(3.75), true) // clamped: bounded by what is listed before it
+	check(tok(2, -0.5, cand(2, -0.5), cand(1, -1e9)), tok(1, -0.25), ptr(0.25), true)
+	check(tok(2, -0.5, cand(1, -9999)), tok(1, -0.25), nil, true)
+	check(probes.Token{ID: 2, Top: []probes.Candidate{{ID: 2}, {ID: 3}}}, tok(1, -0.25), nil, true) // nothing has a number
 	check(tok(1, -9999), tok(1, -0.25), nil, true)
 	check(tok(1, -1), probes.Token{ID: 1, NonFinite: true}, nil, true)
+}
+
+// A clamped logprob is never averaged, at no position: the pair has a number fewer.
+func TestClampedPositionsAreLeftOut(t *testing.T) {
+	tok := func(id int, lp float64) probes.Token { return probes.Token{ID: id, Logprob: &lp} }
+	row := func(ts ...probes.Token) *row {
+		return &row{prompt: &prompts.Prompt{ID: "p"}, reply: &probes.Reply{Decoded: probes.Decoded{Tokens: ts}}}
+	}
+	p := newPair(row(tok(1, -1), tok(2, -9999), tok(3, -2), probes.Token{ID: 4}), row(tok(1, -1.5), tok(2, -1), tok(3, -2.25), tok(4, -1)), &ArmSpec{}, &ArmSpec{})
+	if !p.identical || len(p.prefix) != 2 || p.prefix[0] != 0.5 || p.prefix[1] != 0.25 {
+		t.Errorf("identical %v, prefix %v", p.identical, p.prefix)
+	}
 }
 
 func TestFlipMargin(t *testing.T) {
