@@ -39,6 +39,7 @@ type Ladder struct {
 	Pins       map[string]Scalar         `yaml:"pins"`
 	Subject    []string                  `yaml:"subject"`
 	DT         []Dtype                   `yaml:"dt"`
+	Twin       bool                      `yaml:"twin"` // every arm once more in the engine's batch-invariant mode, with controls and a store of its own
 	Arms       []Entry                   `yaml:"arms"`
 	Floors     Floors                    `yaml:"floors"`
 	Rules      Rules                     `yaml:"rules"`
@@ -395,7 +396,7 @@ func kindWord(t reflect.Type) string {
 	return "a " + t.String()
 }
 
-var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "arms", "floors", "rules",
+var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "twin", "arms", "floors", "rules",
 	"replay", "parallel", "predict", "not_claimed", "unproven", "claims", "name", "preset", "before", "n_min", "g_min", "p_max", "alpha",
 	"after", "base", "concurrency", "clients", "identity", "from", "passes", "minutes", "trace", "stop", "rule", "p0", "p1", "beta", "flood", "config", "reference", "reference_pass", "exercise", "path",
 	"steps", "control_max", "hit_share", "replicates", "stall_seconds", "thresholds", "d0_flag", "near_tie", "bootstrap", "seed", "resamples", "by", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}

@@ -38,7 +38,7 @@ func (r *resolver) lint() {
 	}
 	judged := r.plan.JudgedArms()
 	if need := r.plan.NeedArmOnly(); need > set.Requests {
-		add("", PowerTest, true, "with %d judged arms a failure count is significant from %d requests on, the set has %d", len(judged), need, set.Requests)
+		add("", PowerTest, true, "with %d judged arms a failure count is significant from %d requests on, the set has %d", r.plan.family(), need, set.Requests)
 	}
 	if r.l.Floors.C0 < 3 {
 		add("C0", FloorFew, false, "%d control processes of C0: the floor between processes wants 3 (floors: {C0: 3})", max(1, r.l.Floors.C0))
@@ -71,10 +71,21 @@ func (p *Plan) JudgedArms() []scoring.ArmSpec {
 	return out
 }
 
+// family is how many judged arms share the corrections of one ladder: its twin is another.
+func (p *Plan) family() int {
+	n := 0
+	for _, a := range p.JudgedArms() {
+		if a.TwinOf == "" {
+			n++
+		}
+	}
+	return max(1, n)
+}
+
 // NeedArmOnly is the count of arm-only failures, with none in the control, from which the
 // paired test is significant in the worst place of the Holm family: 2^-c <= alpha / judged.
 func (p *Plan) NeedArmOnly() int {
-	return compare.MinArmOnly(p.Design.Rule.Alpha.Failures / float64(max(1, len(p.JudgedArms()))))
+	return compare.MinArmOnly(p.Design.Rule.Alpha.Failures / float64(p.family()))
 }
 
 // SeesRate is the smallest true defect rate that n requests show with the given power, nil

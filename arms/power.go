@@ -63,7 +63,7 @@ func takesPath(a *scoring.ArmSpec, x scoring.Reuse, p *prompts.Prompt, chunk int
 
 // Power states for a judged arm, test by test, what the registered run can see of the Set.
 func (p *Plan) Power(a *scoring.ArmSpec, s *prompts.Set) []Power {
-	rule, judged := p.Design.Rule, max(1, len(p.JudgedArms()))
+	rule, judged := p.Design.Rule, p.family()
 	ps := exercisable(a, s)
 	labels := map[string]bool{}
 	for _, q := range ps {

@@ -123,6 +123,13 @@ func (r *resolver) expand() error {
 			return err
 		}
 	}
+	if r.l.Twin {
+		for _, g := range groups {
+			if err := r.twin(g); err != nil {
+				return err
+			}
+		}
+	}
 	chains := map[string]bool{}
 	for _, c := range r.plan.Chains {
 		if chains[c.Name] {
@@ -132,6 +139,41 @@ func (r *resolver) expand() error {
 	}
 	return nil
 }
+
+// twin adds the arms of a group once more in the engine's batch-invariant mode: the same
+// requests, with controls of their own and a store of its own. What moves first tokens in the
+// one and not a bit in the other is the kernels' arithmetic, not the cache.
+func (r *resolver) twin(g Dtype) error {
+	inv, ok := r.eng.(Invariant)
+	if !ok {
+		return r.l.wrong([]any{"twin"}, "leave it out", "twin: engine %s has no batch-invariant mode", r.eng.Name())
+	}
+	name, value := inv.InvariantPin()
+	if r.shared(g)[name] == value {
+		return r.l.wrong([]any{"twin"}, "leave it out, or let the pin differ", "twin: %s is %s already: the ladder would be its own twin", name, value)
+	}
+	t := Dtype{Name: invariantName, Pins: maps.Clone(g.Pins)}
+	base := ""
+	if g.Name != "" {
+		t.Name, base = g.Name+"-"+invariantName, "@"+g.Name
+	}
+	if t.Pins == nil {
+		t.Pins = map[string]Scalar{}
+	}
+	t.Pins[name] = Scalar(value)
+	from := len(r.plan.Design.Arms)
+	if err := r.group(t); err != nil {
+		return err
+	}
+	for i := from; i < len(r.plan.Design.Arms); i++ {
+		a := &r.plan.Design.Arms[i]
+		a.TwinOf = strings.TrimSuffix(a.Name, "@"+t.Name) + base
+	}
+	return nil
+}
+
+// invariantName is the group of twins.
+const invariantName = "invariant"
 
 // shared are the pins that every arm of a dtype begins with.
 func (r *resolver) shared(g Dtype) map[string]string {

@@ -103,6 +103,12 @@ type PoolReader interface {
 	Pool(ctx context.Context, e probes.Endpoint) (probes.PoolFact, error)
 }
 
+// Invariant names the pin, and its value, under which the engine computes a request to the same
+// bits whatever runs beside it and however its prompt is cut.
+type Invariant interface {
+	InvariantPin() (name, value string)
+}
+
 // Tracer says why requests to a process with these pins cannot name the tokens of their reply
 // (trace_decode_token_ids), "" when they can: every position is then aligned with the
 // reference's, and the logprobs are the model's own.

@@ -31,9 +31,13 @@ var rowWords = map[int]string{
 // and the parts of the verdict table that its letters decide. It needs no folder.
 func recheck(rep *Report, r *Receipt, rule scoring.Rule) {
 	res := &r.Predicate.Result
-	var p []float64
-	var holm []*scoring.ArmResult
-	complete, judged := true, 0
+	type family struct { // a twin ladder is a ladder of its own
+		p      []float64
+		arms   []*scoring.ArmResult
+		part   bool // an arm's p-value is not there
+		judged int
+	}
+	var families [2]family
 	for i := range res.Arms {
 		a := &res.Arms[i]
 		fail := func(member, format string, args ...any) {
@@ -53,21 +57,27 @@ func recheck(rep *Report, r *Receipt, rule scoring.Rule) {
 				}
 			}
 		}
+		f := &families[0]
+		if spec, ok := r.Predicate.Plan.Design.ByName(a.Name); ok && spec.TwinOf != "" {
+			f = &families[1]
+		}
 		if a.Role == scoring.Judged {
-			judged++
+			f.judged++
 		}
 		if a.Role == scoring.Judged && a.PMcNemarHolm != nil {
 			if a.PMcNemar == nil || !(*a.PMcNemar >= 0 && *a.PMcNemar <= 1) {
-				complete = false
+				f.part = true
 			} else {
-				p, holm = append(p, *a.PMcNemar), append(holm, a)
+				f.p, f.arms = append(f.p, *a.PMcNemar), append(f.arms, a)
 			}
 		}
 		recheckExceedance(a, fail)
 		recheckVerdict(a, rule, fail)
 	}
-	if complete {
-		recheckHolm(rep, p, holm, judged)
+	for _, f := range families {
+		if !f.part {
+			recheckHolm(rep, f.p, f.arms, f.judged)
+		}
 	}
 	recheckLadder(rep, res)
 }

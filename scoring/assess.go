@@ -217,37 +217,43 @@ func (s *scorer) freshControl(j *judgement, run int) (*armRun, int) {
 // replicates over the replicated arms. An arm without a p-value keeps its seat with 1.
 func (s *scorer) families() {
 	for n := 0; n <= s.t.runs; n++ {
-		var rs []*reading
-		for i := range s.in.Design.Arms {
-			j := s.judged[s.in.Design.Arms[i].Name]
-			if j == nil || j.chainDied || n >= len(j.readings) || n > 0 && !s.waits(j.readings[0]) {
-				continue
-			}
-			rs = append(rs, j.readings[n])
+		for _, twins := range []bool{false, true} { // a twin ladder is a ladder of its own
+			s.family(n, twins)
 		}
-		var failures, divergence []float64
-		for _, r := range rs {
-			failures = append(failures, orOne(r.pMcNemar))
-			divergence = append(divergence, orOne(r.pExceedance))
+	}
+}
+
+func (s *scorer) family(n int, twins bool) {
+	var rs []*reading
+	for i := range s.in.Design.Arms {
+		j := s.judged[s.in.Design.Arms[i].Name]
+		if j == nil || j.chainDied || n >= len(j.readings) || n > 0 && !s.waits(j.readings[0]) || (j.spec.TwinOf != "") != twins {
+			continue
 		}
-		for _, r := range rs { // flip margins share the family of d0
-			if r.pMargin != nil {
-				divergence = append(divergence, *r.pMargin)
-			}
+		rs = append(rs, j.readings[n])
+	}
+	var failures, divergence []float64
+	for _, r := range rs {
+		failures = append(failures, orOne(r.pMcNemar))
+		divergence = append(divergence, orOne(r.pExceedance))
+	}
+	for _, r := range rs { // flip margins share the family of d0
+		if r.pMargin != nil {
+			divergence = append(divergence, *r.pMargin)
 		}
-		f, d := compare.Holm(failures), compare.Holm(divergence)
-		next := len(rs)
-		for i, r := range rs {
-			if r.pMcNemar != nil {
-				r.pMcNemarHolm = &f[i]
-			}
-			if r.pExceedance != nil {
-				r.pExceedanceHolm = &d[i]
-			}
-			if r.pMargin != nil {
-				r.pMarginHolm = &d[next]
-				next++
-			}
+	}
+	f, d := compare.Holm(failures), compare.Holm(divergence)
+	next := len(rs)
+	for i, r := range rs {
+		if r.pMcNemar != nil {
+			r.pMcNemarHolm = &f[i]
+		}
+		if r.pExceedance != nil {
+			r.pExceedanceHolm = &d[i]
+		}
+		if r.pMargin != nil {
+			r.pMarginHolm = &d[next]
+			next++
 		}
 	}
 }
@@ -297,10 +303,27 @@ func (s *scorer) judge(j *judgement) {
 	s.columnV(j)
 	s.columnU(j)
 	j.cols.Imported = s.in.Design.Imported
-	j.cols.TwinClean = s.in.TwinClean[j.spec.Name]
+	j.cols.TwinClean = s.twinClean(j)
 	s.columnE(j)
 	j.verdict = Judge(j.cols)
 	s.explain(j)
+}
+
+// twinClean says whether the arm's twin in the engine's batch-invariant mode equals its own
+// reference bit for bit. Its controls have to be equal to one another first, or B is unknown.
+func (s *scorer) twinClean(j *judgement) bool {
+	if s.in.TwinClean[j.spec.Name] {
+		return true
+	}
+	for i := range s.in.Design.Arms {
+		if t := s.judged[s.in.Design.Arms[i].Name]; t != nil && t != j && t.spec.TwinOf == j.spec.Name {
+			s.judge(t)
+			if t.cols.B == Yes {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isC0 says whether an arm is a control without any reuse.

@@ -93,6 +93,7 @@ type ArmSpec struct {
 	Inexact     string `json:"inexact,omitempty"`     // which reuse of the arm the engine documents as inexact: its numbers neither accuse nor absolve
 	Concurrency int    `json:"concurrency,omitempty"` // clients of the judged pass; 0 = one
 	Identity    string `json:"identity,omitempty"`    // XID: what differs between the identities: salt, adapter, image, config
+	TwinOf      string `json:"twin_of,omitempty"`     // the arm that this one repeats in the engine's batch-invariant mode
 	ForcedOf    string `json:"forced_of,omitempty"`   // of forced arms: the judged arm that they repeat
 	Stop        *Stop  `json:"stop,omitempty"`        // SOAK: the rule by which it may end early; nil: it runs its length
 	FailLoads   int    `json:"fail_loads,omitempty"`  // loads that the schedule makes fail before the judged pass

@@ -528,12 +528,20 @@ func (s *scorer) onlyUnder(out *Result) {
 		}
 		for k := range out.Arms {
 			b := &out.Arms[k]
-			if b.Group == nil || *b.Group == *a.Group || b.Preset != a.Preset || b.Verdict == nil || *b.Verdict != CleanBounded || !sameIDs(a, b) {
+			if s.twins(a.Name, b.Name) || b.Group == nil || *b.Group == *a.Group || b.Preset != a.Preset || b.Verdict == nil || *b.Verdict != CleanBounded || !sameIDs(a, b) {
 				continue
 			}
 			a.OnlyUnder[s.groupPin(a.Name, b.Name)] = *a.Group
 		}
 	}
+}
+
+// twins says whether one of two arms is of a twin ladder: that is another mode of the engine,
+// not another dtype.
+func (s *scorer) twins(a, b string) bool {
+	x, ok := s.in.Design.ByName(a)
+	y, ok2 := s.in.Design.ByName(b)
+	return ok && ok2 && (x.TwinOf != "") != (y.TwinOf != "")
 }
 
 func sameIDs(a, b *ArmResult) bool {

@@ -186,6 +186,9 @@ func (Testbed) CachedIs(preset string) string {
 	return ""
 }
 
+// InvariantPin: without noise the embedded engine computes the same bits whatever happens.
+func (Testbed) InvariantPin() (name, value string) { return "noise", "none" }
+
 // CannotTrace wants the pin; a draft beside it is refused by Spec.
 func (Testbed) CannotTrace(pins map[string]string) string {
 	if pins["trace_replay"] != on {

@@ -230,6 +230,9 @@ func (v VLLM) Spec(pins map[string]string, at arms.Address, res arms.Resources) 
 	return spec, nil
 }
 
+// InvariantPin is VLLM_BATCH_INVARIANT (docs/features/batch_invariance.md).
+func (VLLM) InvariantPin() (name, value string) { return "invariant", on }
+
 // CannotTrace wants the server's own switch among its further arguments, and no speculation,
 // with which it refuses (docs/serving/online_serving/trace_replay.md, vllm#46701). A release
 // that does not know the member of the request ignores it, which the replies show.
