@@ -34,9 +34,9 @@ import (
 //   - POST /reset_prefix_cache answers whether it succeeded; before 0.32 it always said 200.
 //   - SIGTERM may log EngineDeadError while everything ends in order.
 //
-// What every process gets, whatever the pins: the development endpoints (VLLM_SERVER_DEV_MODE,
-// for /server_info and /reset_prefix_cache), the account of cached tokens
-// (--enable-prompt-tokens-details), a hash seed, and nothing from a hub.
+// Unless pins say otherwise every process has the development endpoints (/server_info and
+// /reset_prefix_cache), accounts for cached tokens in its replies, and has a hash seed; nothing
+// comes from a hub.
 type VLLM struct{}
 
 // vllmTypes are the words of --kv-cache-dtype (vllm/config/cache.py, CacheDType) without auto,
@@ -78,6 +78,8 @@ var vllmPins = map[string]pin{
 	"store_config":    {"{}", jsonObject},                                                  // over what this adapter puts into kv_connector_extra_config
 	"load_policy":     {"fail", oneOf("fail", "recompute")},                                // kv_load_failure_policy
 	"pythonpath":      {"vllm/connectors", nil},                                            // folder of a connector's module, relative to the cache
+	"prompt_details":  {on, oneOf(on, off)},                                                // --enable-prompt-tokens-details: cached_tokens in each reply's usage
+	"dev_endpoints":   {on, oneOf(on, off)},                                                // VLLM_SERVER_DEV_MODE: without it no reset, and the configuration is read from the metric alone
 	"args":            {"", nil},                                                           // further arguments, parted by spaces, as they are
 }
 
@@ -167,7 +169,7 @@ func (v VLLM) Spec(pins map[string]string, at arms.Address, res arms.Resources) 
 	spec := arms.Spec{Env: map[string]string{
 		"PYTHONHASHSEED":              p["hash_seed"],
 		"PYTHONUNBUFFERED":            "1",
-		"VLLM_SERVER_DEV_MODE":        "1",
+		"VLLM_SERVER_DEV_MODE":        map[string]string{on: "1", off: "0"}[p["dev_endpoints"]],
 		"VLLM_COMPUTE_NANS_IN_LOGITS": "1",
 		"VLLM_NO_USAGE_STATS":         "1",
 		"DO_NOT_TRACK":                "1",
@@ -205,11 +207,14 @@ func (v VLLM) Spec(pins map[string]string, at arms.Address, res arms.Resources) 
 		"--max-model-len", p["max_model_len"], "--max-num-seqs", p["max_num_seqs"], "--max-num-batched-tokens", p["batch_tokens"],
 		"--seed", p["seed"], "--tensor-parallel-size", p["tensor_parallel"], "--data-parallel-size", p["ranks"],
 		"--prefix-caching-hash-algo", p["hash_algo"],
-		"--max-logprobs", "20", "--enable-prompt-tokens-details",
+		"--max-logprobs", "20",
 		pick(p["prefix_caching"], "--enable-prefix-caching", "--no-enable-prefix-caching"),
 		pick(p["eager"], "--enforce-eager", "--no-enforce-eager"),
 		pick(p["async"], "--async-scheduling", "--no-async-scheduling"),
 		pick(p["hybrid_manager"], "--no-disable-hybrid-kv-cache-manager", "--disable-hybrid-kv-cache-manager"),
+	}
+	if p["prompt_details"] == on {
+		spec.Argv = append(spec.Argv, "--enable-prompt-tokens-details")
 	}
 	for _, o := range []struct{ pin, flag, unset string }{
 		{"kv_memory", "--kv-cache-memory-bytes", "0"},

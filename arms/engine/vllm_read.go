@@ -173,6 +173,9 @@ func (VLLM) fromInfo(r *reading, info *serverInfo) {
 	if inv, ok := info.Env["VLLM_BATCH_INVARIANT"]; ok {
 		r.read("invariant", onOff(inv == true || fmt.Sprint(inv) == "1"), source, nil)
 	}
+	if dev, ok := info.Env["VLLM_SERVER_DEV_MODE"]; ok {
+		r.read("dev_endpoints", onOff(dev == true || fmt.Sprint(dev) == "1"), source, nil)
+	}
 	for line := range strings.Lines(info.Sys.Vars) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "OMP_NUM_THREADS="); ok {
 			r.read("threads", n, source+" env_vars", nil)
@@ -339,20 +342,23 @@ var (
 func (VLLM) ReadLog(log io.Reader, reads []probes.PinRead) error {
 	sc := bufio.NewScanner(log)
 	sc.Buffer(nil, 1<<20)
-	made, details := map[string]bool{}, false
+	made, details := map[string]bool{}, ""
 	for sc.Scan() {
 		if m := vllmConnectorLine.FindStringSubmatch(sc.Text()); m != nil {
 			made[m[1]] = true
 		}
 		if m := vllmArgsLine.FindStringSubmatch(sc.Text()); m != nil {
-			details = strings.Contains(m[1], "'enable_prompt_tokens_details': True")
+			details = onOff(strings.Contains(m[1], "'enable_prompt_tokens_details': True"))
 		}
 	}
 	if err := sc.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
 		return err
 	}
-	_ = details
 	for i, r := range reads {
+		if r.Name == "prompt_details" && details != "" {
+			agrees := details == r.Asked
+			reads[i].Read, reads[i].Agrees, reads[i].Source = &details, &agrees, "log, non-default args"
+		}
 		if r.Name != "store" || len(made) == 0 {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +35,7 @@ func TestVLLM(t *testing.T) {
 			"kv_memory": "0", "blocks": "256", "seed": "2", "hash_seed": "7", "hash_algo": "xxhash", "mamba_cache": "align", "tensor_parallel": "2",
 			"ranks": "2", "eager": "off", "async": "on", "invariant": "on", "attention": "FLASH_ATTN", "hybrid_manager": "off",
 			"prefix_caching": "off", "connector": "store", "store": "decode-bench", "store_config": `{"fault":"shift"}`, "load_policy": "recompute",
-			"pythonpath": "/opt/connectors", "args": "--disable-cascade-attn",
+			"pythonpath": "/opt/connectors", "args": "--disable-cascade-attn", "prompt_details": "off", "dev_endpoints": "off",
 		},
 		With: map[string]map[string]string{
 			"dtype": {"kv_cache_dtype": "bfloat16"}, "async": {"device": "cuda"}, "invariant": {"device": "cuda"}, "prefix_caching": {"connector": "none"},
@@ -131,6 +132,37 @@ func TestVLLMCommandLines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The server of LMCache is a process of its own, for the store that is one and for no other.
+func TestVLLMBeside(t *testing.T) {
+	at, res := arms.Address{Host: "127.0.0.1", Port: 5555}, arms.Resources{Store: "/store"}
+	pins := map[string]string{"device": "cuda", "binary": "/opt/vllm/bin/vllm", "connector": "store", "hybrid_manager": "off"}
+	for store, want := range map[string]bool{"lmcache-mp": true, "multi:nixl+lmcache-mp": true, "lmcache": false, "blockfiles:BlockFiles": false} {
+		pins["store"] = store
+		spec, err := engine.VLLM{}.Beside(pins, at, res)
+		if err != nil || (len(spec.Argv) > 0) != want {
+			t.Errorf("%s: %v, %v, want a process: %t", store, spec.Argv, err, want)
+		}
+		if store == "lmcache-mp" {
+			golden(t, filepath.Join("testdata", "vllm", "argv", "lmcache-server.txt"), spec, lmcacheSources)
+		}
+	}
+	pins["store"] = "lmcache-mp"
+	if _, err := (engine.VLLM{}).Spec(pins, at, arms.Resources{Store: "/store"}); err == nil {
+		t.Error("a connector to LMCache's server was wired to nowhere")
+	}
+}
+
+var lmcacheSources = map[string]string{
+	"--host":            "LMCache docs/source/mp/configuration.rst",
+	"--port":            "LMCache docs/source/mp/configuration.rst, ZMQ",
+	"--l1-size-gb":      "LMCache docs/source/mp/quickstart.rst",
+	"--eviction-policy": "LMCache docs/source/mp/quickstart.rst",
+	"--chunk-size":      "LMCache docs/source/mp/configuration.rst",
+	"--hash-algorithm":  "LMCache docs/source/mp/configuration.rst; blake3 needs no PYTHONHASHSEED",
+	"--http-port":       "LMCache docs/source/mp/http_api.rst: /healthcheck",
+	"--l2-adapter":      "LMCache docs/source/mp/l2_storage/fs_native.rst",
 }
 
 // golden compares a command line with a file, in which `#` begins where a line is from.
@@ -288,7 +320,7 @@ func TestVLLMPinsRead(t *testing.T) {
 		"block_size": "64", "max_model_len": "1024", "max_num_seqs": "4", "batch_tokens": "512", "kv_memory": "1", "blocks": "256", "seed": "2",
 		"hash_seed": "7", "hash_algo": "xxhash", "mamba_cache": "align", "tensor_parallel": "2", "ranks": "2", "eager": "off", "async": "on",
 		"invariant": "on", "hybrid_manager": "off", "prefix_caching": "off", "connector": "none", "store": "decode-bench",
-		"store_config": `{"fault":"shift"}`, "load_policy": "recompute", "preload": "x", "pythonpath": "y",
+		"store_config": `{"fault":"shift"}`, "load_policy": "recompute", "preload": "x", "pythonpath": "y", "prompt_details": "off", "dev_endpoints": "off",
 	} {
 		asked := maps.Clone(pins)
 		asked[name] = other
@@ -297,6 +329,12 @@ func TestVLLMPinsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		engine.VLLM{}.ReadEnviron(map[string]string{"PYTHONHASHSEED": "0", "LD_PRELOAD": "/srv/libiomp5.so", "PYTHONPATH": "/srv/connectors"}, reads)
+		if _, err := log.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if err := (engine.VLLM{}).ReadLog(log, reads); err != nil {
+			t.Fatal(err)
+		}
 		for _, r := range reads {
 			if r.Name == name && (r.Agrees == nil || *r.Agrees) {
 				t.Errorf("pin %s=%s is said to agree", name, other)
