@@ -70,7 +70,7 @@ an unfinished chain starts again at its first arm over an empty store.`,
 	f.StringVar(&o.Out, "out", "", "run folder (default runs/<ladder>-<plan digest>)")
 	f.StringVar(&o.Plan, "plan", "", "registered plan `FILE` that the ladder must still resolve to")
 	f.StringVar(&o.Only, "only", "", "climb this `CHAIN` alone; nothing is sealed")
-	f.StringArrayVar(&o.Attach, "attach", nil, "`ARM=URL`: use a server that is already running (repeatable)")
+	f.StringArrayVar(&o.Attach, "attach", nil, "`ARM=URL`: use a server that is already running, or one for each rank: ARM=URL,URL (repeatable)")
 	f.StringVar(&o.Sign, "sign", "", "sign ledger and receipt with the private key in `FILE`, which keygen makes")
 	f.BoolVar(&o.Resume, "resume", false, "go on with an interrupted climb of the same plan")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON document")
@@ -205,8 +205,15 @@ func attached(pairs []string, p *arms.Plan) (map[string]string, error) {
 	out := map[string]string{}
 	for _, s := range pairs {
 		arm, url, ok := strings.Cut(s, "=")
-		if !ok || !(strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "https://")) {
-			return nil, fmt.Errorf("--attach %s: want ARM=URL with http:// or https://", s)
+		urls := strings.Split(url, ",")
+		for i, u := range urls {
+			if !ok || !(strings.HasPrefix(u, "http://") || strings.HasPrefix(u, "https://")) {
+				return nil, fmt.Errorf("--attach %s: want ARM=URL with http:// or https://, or one URL for each rank, parted by commas", s)
+			}
+			urls[i] = strings.TrimRight(u, "/")
+		}
+		if byURL := p.Replay.RankBy == "url"; byURL && len(urls) != p.Replay.Ranks || !byURL && len(urls) > 1 {
+			return nil, fmt.Errorf("--attach %s: %d URLs, and the ladder pins %d ranks by %q: give one URL for each rank with rank_by: url, else one", s, len(urls), p.Replay.Ranks, p.Replay.RankBy)
 		}
 		if _, ok := p.Design.ByName(arm); !ok {
 			return nil, fmt.Errorf("--attach %s: the ladder has no arm %q", s, arm)
@@ -223,7 +230,7 @@ func attached(pairs []string, p *arms.Plan) (map[string]string, error) {
 				return nil, fmt.Errorf("--attach %s: chain %s restarts its server, which only its owner can do; leave that arm out or let kvladder launch it", s, ch.Name)
 			}
 		}
-		out[arm] = strings.TrimRight(url, "/")
+		out[arm] = strings.Join(urls, ",")
 	}
 	for i := range p.Design.Arms {
 		if _, ok := out[p.Design.Arms[i].Name]; ok {
@@ -233,10 +240,15 @@ func attached(pairs []string, p *arms.Plan) (map[string]string, error) {
 	return out, nil
 }
 
-// allAttached refuses a ladder of an engine that starts nothing while a chain has no server.
+// allAttached refuses a ladder while a chain has no server that only its owner could start: of
+// an engine that starts nothing, or one for each rank.
 func allAttached(eng arms.Engine, attach map[string]string, p *arms.Plan, only string) error {
+	why := "starts no server"
 	if _, ok := eng.(arms.AttachOnly); !ok {
-		return nil
+		if p.Replay.RankBy != "url" {
+			return nil
+		}
+		why = "is not started once for each rank (rank_by: url)"
 	}
 	var lacks []string
 	for _, ch := range p.Chains {
@@ -251,7 +263,7 @@ func allAttached(eng arms.Engine, attach map[string]string, p *arms.Plan, only s
 		return nil
 	}
 	slices.Sort(lacks)
-	return fmt.Errorf("engine %s starts no server, and %s have none: add --attach %s=URL and so on", eng.Name(), strings.Join(lacks, ", "), lacks[0])
+	return fmt.Errorf("engine %s %s, and %s have none: add --attach %s=URL and so on", eng.Name(), why, strings.Join(lacks, ", "), lacks[0])
 }
 
 func toolInfo(self string) receipts.Tool {

@@ -272,8 +272,10 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 	case "flood", "expire", "evict-rank", "abort", "fail-load", "copy-store", "check-identity", "ask-liveness", "wait":
 		return r.odd(ctx, st)
 	case "reset":
-		if err := r.c.Engine.Reset(ctx, r.proc.Endpoint); err != nil {
-			return r.gone(ctx, r.harness("reset of the local cache", err))
+		for _, e := range r.eachRank() {
+			if err := r.c.Engine.Reset(ctx, e); err != nil {
+				return r.gone(ctx, r.harness("reset of the local cache", err))
+			}
 		}
 		return r.fact(probes.FactReset, "engine", probes.StepFact{Step: "reset", Done: true})
 	case "drain":
@@ -327,6 +329,21 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 	return r.harness("step "+st.Do, errors.New("this program does not know it"))
 }
 
+// eachRank is the server, or each of them where every rank is one.
+func (r *chainRun) eachRank() []probes.Endpoint {
+	e := r.proc.Endpoint
+	if len(e.RankURLs) < 2 {
+		return []probes.Endpoint{e}
+	}
+	var out []probes.Endpoint
+	for _, u := range e.RankURLs {
+		one := e
+		one.URL, one.RankURLs = u, nil
+		out = append(out, one)
+	}
+	return out
+}
+
 // launch starts the chain's process and reads its pins back.
 func (r *chainRun) launch(ctx context.Context, args []string) error {
 	pinned := maps.Clone(r.arm.Pins)
@@ -364,6 +381,12 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 		}
 	}}
 	launcher, url := r.c.Launcher, r.c.Attach[r.arm.Name]
+	var ranks []string // where each rank is a server
+	if ranks = strings.Split(url, ","); len(ranks) > 1 {
+		url = ranks[0]
+	} else {
+		ranks = nil
+	}
 	if url != "" {
 		launcher = r.c.Attacher(url)
 	}
@@ -386,6 +409,7 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 		f.Close()
 		return err
 	}
+	run.Endpoint.RankURLs = ranks
 	r.proc = run
 	id := probes.IncarnationFact{ID: run.Process.ID(), Argv: run.Spec.Argv, Env: run.Spec.Env, URL: run.Endpoint.URL, Start: run.Process.Start(), Attached: url != ""}
 	if err := r.fact(probes.FactIncarnation, "launcher "+launcher.Name(), id); err != nil {

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -122,12 +123,13 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 // reach asks every attached server whether it is there, before anything else is climbed.
 func (c *Climb) reach(ctx context.Context) error {
 	for _, arm := range slices.Sorted(maps.Keys(c.Attach)) {
-		url := c.Attach[arm]
-		rctx, done := context.WithTimeout(ctx, 5*time.Second)
-		err := c.Engine.Ready(rctx, probes.Endpoint{URL: url, Model: c.Set.Model, APIKey: c.APIKey})
-		done()
-		if err != nil {
-			return fmt.Errorf("arm %s (%s): no answer at %s: %w; start the server, or check the URL given to --attach", arm, c.Engine.Name(), url, err)
+		for _, url := range strings.Split(c.Attach[arm], ",") {
+			rctx, done := context.WithTimeout(ctx, 5*time.Second)
+			err := c.Engine.Ready(rctx, probes.Endpoint{URL: url, Model: c.Set.Model, APIKey: c.APIKey})
+			done()
+			if err != nil {
+				return fmt.Errorf("arm %s (%s): no answer at %s: %w; start the server, or check the URL given to --attach", arm, c.Engine.Name(), url, err)
+			}
 		}
 	}
 	return nil

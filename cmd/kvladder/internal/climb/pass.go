@@ -243,7 +243,7 @@ func (r *chainRun) sample(ctx context.Context, phase string, pass int) ([]probes
 		return nil, nil
 	}
 	s := probes.Sample{Phase: phase, Pass: pass, Source: "/metrics"}
-	snap, err := metrics.Scrape(ctx, r.http, r.metricsURL())
+	snap, err := r.metrics(ctx)
 	if err == nil {
 		s.Digest, s.Raw = snap.Digest, string(snap.Raw)
 		s.Values, err = metrics.Select(snap, roles)
@@ -266,7 +266,7 @@ func (r *chainRun) sample(ctx context.Context, phase string, pass int) ([]probes
 }
 
 func (r *chainRun) scrape(ctx context.Context) ([]probes.Value, error) {
-	snap, err := metrics.Scrape(ctx, r.http, r.metricsURL())
+	snap, err := r.metrics(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +277,18 @@ func (r *chainRun) scrape(ctx context.Context) ([]probes.Value, error) {
 	return v, err
 }
 
-func (r *chainRun) metricsURL() string { return r.proc.Endpoint.URL + "/metrics" }
+// metrics reads the counters of the server, or of all servers where each rank is one.
+func (r *chainRun) metrics(ctx context.Context) (metrics.Snapshot, error) {
+	e := r.proc.Endpoint
+	if len(e.RankURLs) < 2 {
+		return metrics.Scrape(ctx, r.http, e.URL+"/metrics")
+	}
+	var urls []string
+	for _, u := range e.RankURLs {
+		urls = append(urls, u+"/metrics")
+	}
+	return metrics.ScrapeRanks(ctx, r.http, urls)
+}
 
 // drain waits until what the engine has stored stands still for five readings in a row. With
 // no counter of stored things, the store's folder is watched instead.
