@@ -43,7 +43,7 @@ import (
 const maxRunning = 64
 
 // idleStep is how long a step takes in which nobody computes because something
-// is under way to or from the store.
+// is under way to or from the store; in lockstep it takes no time.
 const idleStep = 2 * time.Millisecond
 
 // Config is what an Engine is made from.
@@ -61,7 +61,7 @@ type Config struct {
 	LoadSteps     int            // steps that a load takes
 	FailOnLoad    bool           // a request whose load fails ends with an error, instead of computing
 	Draft         int            // most tokens drafted a step; 0 drafts none
-	Seed          uint64         // of the order in which copies and loads are done
+	Seed          uint64         // of the order in which copies and loads are done, and of that in which requests are let in that arrive together
 	Identity      store.Identity
 	Root          cache.Hash // parent of every first block
 	Path          Path
@@ -91,7 +91,12 @@ type Engine struct {
 	quit chan struct{} // closed when Run returns
 
 	running, waiting []*task // the goroutine's own
+	arrived          []*task // since the last step
 	done             []*task // finished in this step, not yet told
+	clients          int     // in lockstep; 0 where requests come as they like
+	peak             int     // most running at once since lockstep began
+	lapsed           bool    // lockstep was given up
+	patience         time.Duration
 	rows             []*task // the batch, where the engine drafts
 	idle             bool    // nobody computed in the last step
 	copying          []*copying
@@ -118,6 +123,8 @@ func New(cfg Config) *Engine {
 		quit:    make(chan struct{}),
 		scratch: make([]float64, model.Vocab),
 		count:   Stats{Finished: make(map[string]int)},
+
+		patience: patience,
 	}
 	e.publish()
 	return e
@@ -130,27 +137,11 @@ var ErrClosed = errors.New("engine is shut down")
 func (e *Engine) Run(ctx context.Context) {
 	defer close(e.quit)
 	for {
-		idle := len(e.running)+len(e.waiting)+len(e.loading)+len(e.copying) == 0
-		if idle {
-			select {
-			case f := <-e.mail:
-				f()
-			case <-ctx.Done():
-				return
-			}
-			e.publish()
+		if !e.listen(ctx) {
+			e.end(FinishAbort)
+			return
 		}
-		for more := true; more; {
-			select {
-			case f := <-e.mail:
-				f()
-			case <-ctx.Done():
-				e.end(FinishAbort)
-				return
-			default:
-				more = false
-			}
-		}
+		e.queue()
 		e.step()
 		if e.fatal != nil {
 			if e.cfg.Died != nil {
@@ -163,7 +154,7 @@ func (e *Engine) Run(ctx context.Context) {
 			e.cfg.Audit(e.balance())
 		}
 		e.settle()
-		if e.idle && len(e.loading)+len(e.copying) > 0 {
+		if e.idle && e.clients == 0 && len(e.loading)+len(e.copying) > 0 {
 			time.Sleep(idleStep)
 		}
 	}
@@ -171,6 +162,7 @@ func (e *Engine) Run(ctx context.Context) {
 
 // end finishes every request and does what is under way.
 func (e *Engine) end(reason string) {
+	e.queue()
 	for _, t := range append(append([]*task{}, e.running...), e.waiting...) {
 		e.finish(t, Event{Finish: reason})
 	}
@@ -264,10 +256,11 @@ func (e *Engine) Submit(ctx context.Context, r Request) (<-chan Event, error) {
 		events:  make(chan Event, r.MaxTokens+1),
 		tokens:  append(make([]int, 0, len(r.Prompt)+r.MaxTokens), r.Prompt...),
 		rng:     rand.New(rand.NewPCG(r.Seed, 0x6b766c6164646572)),
+		place:   e.placeOf(&r),
 	}
 	e.prepare(t)
 	err := e.call(func() {
-		e.waiting = append(e.waiting, t)
+		e.arrived = append(e.arrived, t)
 		e.publish()
 	})
 	if err != nil {
@@ -354,7 +347,7 @@ func (e *Engine) Stats() Stats {
 
 // publish makes the goroutine's numbers visible.
 func (e *Engine) publish() {
-	e.count.Running, e.count.Waiting = len(e.running), len(e.waiting)+len(e.loading)
+	e.count.Running, e.count.Waiting = len(e.running), len(e.arrived)+len(e.waiting)+len(e.loading)
 	e.count.Loading, e.count.Copying = len(e.loading), len(e.copying)
 	e.count.Steps = e.steps
 	if len(e.running)+len(e.waiting)+len(e.loading) == 0 {

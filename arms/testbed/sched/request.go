@@ -28,6 +28,9 @@ type Request struct {
 	// Stop, if not nil, is asked after each token whether the output so far
 	// ends the request. It runs on the engine's goroutine.
 	Stop func(output []int) bool
+	// Patience, if not 0, is how many steps the request is waited for: at the
+	// next one it is aborted, as if whoever sent it had gone.
+	Patience int
 }
 
 // The reasons for which a request finishes.
@@ -81,6 +84,8 @@ type task struct {
 	snaps             map[int]*model.State // states kept for boundaries not yet reached
 	slots             []*model.State       // the state after each token of a draft
 	accepted          int                  // draft tokens accepted in the last step; outlives the request
+	place             []byte               // among requests that arrive together
+	since             int                  // the step before which it arrived
 	resident          bool                 // waits with the blocks of a load that is done
 	admitted          bool
 	corrupted         bool

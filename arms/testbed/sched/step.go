@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"maps"
 	"slices"
 
 	"kvladder/arms/testbed/model"
@@ -81,7 +82,7 @@ func (e *Engine) step() {
 	for _, s := range batch {
 		e.order(s.t, s.n)
 	}
-	e.idle = len(batch) == 0
+	e.idle, e.peak = len(batch) == 0, max(e.peak, len(e.running))
 	if e.fatal != nil {
 		return
 	}
@@ -208,10 +209,11 @@ func (e *Engine) snap(t *task) {
 
 // publishSnaps makes the snapshots findable whose boundary t has reached.
 func (e *Engine) publishSnaps(t *task) {
-	for b, s := range t.snaps {
+	for _, b := range slices.Sorted(maps.Keys(t.snaps)) {
 		if b > t.seq.Pos {
-			continue
+			break
 		}
+		s := t.snaps[b]
 		delete(t.snaps, b)
 		if !e.cfg.PrefixCaching {
 			continue
@@ -262,7 +264,7 @@ func (e *Engine) dropAbandoned() {
 		}
 	}
 	for _, t := range all {
-		if t.ctx.Err() != nil {
+		if t.ctx.Err() != nil || t.Patience > 0 && e.steps > t.since+t.Patience {
 			e.finish(t, Event{Finish: FinishAbort})
 		}
 	}

@@ -56,6 +56,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, j *job) {
 	began := time.Now()
 	j.created = began.Unix()
 	rank, err := s.rank(r)
+	if err == nil {
+		j.request.Patience, err = patience(r)
+	}
 	if err != nil {
 		s.refuse(w, r, j.api, err)
 		return

@@ -84,6 +84,7 @@ func New(cfg Config) *Server {
 	s.mux.HandleFunc("POST /testbed/expire", s.expire)
 	s.mux.HandleFunc("POST /testbed/evict_rank", s.evictRank)
 	s.mux.HandleFunc("POST /testbed/fail_loads", s.failLoads)
+	s.mux.HandleFunc("POST /testbed/lockstep", s.lockstep)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusNotFound, map[string]string{"detail": "Not Found"})
 	})

@@ -65,6 +65,44 @@ func (s *Server) failLoads(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
+// lockstep is POST /testbed/lockstep?clients=n: n clients send requests from now
+// on, each one at a time, and no step is taken while one of them has none in the
+// engine. The reply tells the most requests that were running at once since n
+// last was 0.
+func (s *Server) lockstep(w http.ResponseWriter, r *http.Request) {
+	n, ok := count(w, r, "clients", 1<<10)
+	if !ok {
+		return
+	}
+	if len(s.cfg.Ranks) > 1 {
+		fail(w, badRequest("data-parallel ranks take their steps apart: lockstep needs one rank, there are %d", len(s.cfg.Ranks)))
+		return
+	}
+	peak, err := s.cfg.Ranks[0].Lockstep(n)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]int{"peak_running": peak})
+}
+
+// abortAfter is the header by which a request asks to be aborted after so many
+// steps, as if its client had gone then.
+const abortAfter = "X-Abort-After-Steps"
+
+// patience reads that header; 0 is none.
+func patience(r *http.Request) (int, error) {
+	h := r.Header.Get(abortAfter)
+	if h == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(h)
+	if err != nil || n < 1 {
+		return 0, badRequest("%s must be a positive integer, got %q", abortAfter, h)
+	}
+	return n, nil
+}
+
 // count reads a query parameter from 0 to most, or answers why not.
 func count(w http.ResponseWriter, r *http.Request, name string, most int) (int, bool) {
 	n, err := strconv.Atoi(r.URL.Query().Get(name))
