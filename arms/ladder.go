@@ -256,6 +256,7 @@ type ReplayFile struct {
 	RankBy      string `yaml:"rank_by"`
 	Field       string `yaml:"rank_field"`
 	Timeout     int    `yaml:"timeout_seconds"`
+	Lockstep    bool   `yaml:"lockstep"` // the engine waits for every client between two of its requests: see Conductor
 }
 
 // FileError is a fault of a ladder file, with its place.
@@ -399,7 +400,7 @@ func kindWord(t reflect.Type) string {
 var ladderMembers = []string{"ladder", "question", "why", "engine", "launcher", "set", "pins", "subject", "dt", "twin", "arms", "floors", "rules",
 	"replay", "parallel", "predict", "not_claimed", "unproven", "claims", "name", "preset", "before", "n_min", "g_min", "p_max", "alpha",
 	"after", "base", "concurrency", "clients", "identity", "from", "passes", "minutes", "trace", "stop", "rule", "p0", "p1", "beta", "flood", "config", "reference", "reference_pass", "exercise", "path",
-	"steps", "control_max", "hit_share", "replicates", "stall_seconds", "thresholds", "d0_flag", "near_tie", "bootstrap", "seed", "resamples", "by", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds"}
+	"steps", "control_max", "hit_share", "replicates", "stall_seconds", "thresholds", "d0_flag", "near_tie", "bootstrap", "seed", "resamples", "by", "failures", "divergence", "ranks", "rank_by", "rank_field", "timeout_seconds", "lockstep"}
 
 // suggest names the known word closest to the one that was written.
 func suggest(got string, known []string) string {

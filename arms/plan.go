@@ -53,7 +53,8 @@ type Replay struct {
 	RankBy      string `json:"rank_by"`    // "", "header", "body", "url"
 	RankField   string `json:"rank_field"` // header or body member
 	TimeoutSecs int    `json:"timeout_seconds"`
-	Parallel    int    `json:"parallel"` // independent chains side by side
+	Parallel    int    `json:"parallel"`           // independent chains side by side
+	Lockstep    bool   `json:"lockstep,omitempty"` // the engine takes no step while a client is between two requests
 }
 
 // Rank is the rank that a prompt is pinned to, 0 without ranks. It comes from a digest of the

@@ -34,7 +34,7 @@ func (l *Ladder) Resolve(s *prompts.Set, eng Engine) (*Plan, error) {
 		Subject: orEmpty(l.Subject), Pins: plain(l.Pins), Predict: l.Predict,
 		NotClaimed: orEmpty(l.NotClaimed), Unproven: orEmpty(l.Unproven), Claims: l.Claims, Problems: []Problem{}, Source: string(l.source),
 		Replay: Replay{Concurrency: max(1, l.Replay.Concurrency), Ranks: l.Replay.Ranks, RankBy: l.Replay.RankBy, RankField: l.Replay.Field,
-			TimeoutSecs: max(l.Replay.Timeout, 0), Parallel: max(1, l.Parallel)},
+			TimeoutSecs: max(l.Replay.Timeout, 0), Parallel: max(1, l.Parallel), Lockstep: l.Replay.Lockstep},
 	}
 	if u, ok := eng.(Unrun); ok {
 		r.plan.Unproven = append(r.plan.Unproven, u.NeverRun())
@@ -62,6 +62,9 @@ func (l *Ladder) Resolve(s *prompts.Set, eng Engine) (*Plan, error) {
 		return nil, err
 	}
 	if err := r.legalLaunches(); err != nil {
+		return nil, err
+	}
+	if err := r.legalLockstep(); err != nil {
 		return nil, err
 	}
 	if err := r.predictions(); err != nil {

@@ -1,6 +1,7 @@
 package arms
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,7 +29,7 @@ var Steps = map[string]string{
 	"flood":          "send unlike requests until N times the tokens of the reported pool went through it: flood N",
 	"expire":         "drop what the external store holds and leave the local cache",
 	"evict-rank":     "drop what one rank's store holds: evict-rank K",
-	"abort":          "beside the next pass, send N requests and close each connection within MS milliseconds: abort N MS",
+	"abort":          "beside the next pass, send N requests and close each connection within MS milliseconds: abort N MS; in lockstep, send the last prompt N times and have the engine take each for closed within K of its steps: abort N K steps",
 	"fail-load":      "make the next N loads from the store fail: fail-load N",
 	"corrupt":        "flip bytes of a stored file: corrupt FILE OFFSET N",
 	"damage":         "change stored values in the engine's own format, so that it takes them: damage WHAT HOW",
@@ -62,7 +63,10 @@ func (s StepLine) check() string {
 	case "evict-rank":
 		want, found = "K", whole(0, 1)
 	case "abort":
-		want, found = "N MS", whole(1, 1, 2)
+		want = "N MS, or N K steps"
+		if found = whole(1, 1, 2); found == "" && inSteps(s[1:]) {
+			found = cmp.Or(s[:3].check(), "ok")
+		}
 	case "corrupt":
 		want = "FILE OFFSET N"
 		if len(s) != 4 {

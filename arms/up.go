@@ -143,6 +143,19 @@ type LoadMourner interface {
 	LoadFailed(line string) (failed, recovered bool)
 }
 
+// Conductor lets several clients into an engine in lockstep: it takes no step while one of
+// them is between two requests, so that the schedule of a pass follows from the Set and the
+// engine's seed, and not from how fast anybody was.
+type Conductor interface {
+	// CannotLockstep says why an engine with such pins cannot, "" when it can.
+	CannotLockstep(pins map[string]string) string
+	// Lockstep says how many clients send requests from now on, each one at a time; 0 ends the
+	// pass. peak is the most requests that ran at once since it began.
+	Lockstep(ctx context.Context, e probes.Endpoint, clients int) (peak int, err error)
+	// AbortAfter is the header of a request that the engine is to abort after so many steps.
+	AbortAfter(steps int) map[string]string
+}
+
 // Load is a probes.Load with the blocks written for it.
 type Load struct {
 	probes.Load

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"kvladder/arms"
 	"kvladder/probes"
@@ -17,6 +18,7 @@ var (
 	_ arms.LoadLister  = Testbed{}
 	_ arms.PoolReader  = Testbed{}
 	_ arms.Identifier  = Testbed{}
+	_ arms.Conductor   = Testbed{}
 )
 
 // Expire empties the store of every rank.
@@ -35,6 +37,28 @@ func (Testbed) EvictRank(ctx context.Context, e probes.Endpoint, rank int) error
 func (Testbed) FailLoads(ctx context.Context, e probes.Endpoint, n int) error {
 	_, err := ask(ctx, e, fmt.Sprintf("/testbed/fail_loads?n=%d", n), struct{}{})
 	return err
+}
+
+// CannotLockstep: data-parallel ranks take their steps apart.
+func (Testbed) CannotLockstep(pins map[string]string) string {
+	if n := pins["ranks"]; n != "" && n != "1" {
+		return "its " + n + " ranks take their steps apart"
+	}
+	return ""
+}
+
+// Lockstep says how many clients there are.
+func (Testbed) Lockstep(ctx context.Context, e probes.Endpoint, clients int) (int, error) {
+	var body struct {
+		Peak int `json:"peak_running"`
+	}
+	err := askJSON(ctx, e, fmt.Sprintf("/testbed/lockstep?clients=%d", clients), struct{}{}, &body)
+	return body.Peak, err
+}
+
+// AbortAfter names the steps in a header of the embedded engine's own.
+func (Testbed) AbortAfter(steps int) map[string]string {
+	return map[string]string{"X-Abort-After-Steps": strconv.Itoa(steps)}
 }
 
 // mostLoads is how many loads each rank of the engine remembers.

@@ -67,11 +67,12 @@ const (
 
 // Request is one frozen request.
 type Request struct {
-	Path      string // URL path
-	Body      []byte // sent byte for byte
-	RequestID string // sent as X-Request-Id
-	Rank      *int   // nil = whichever rank the server takes
-	Trace     []int  // tokens that the reply is to be made of, sent as TraceField; nil = the model's own
+	Path      string            // URL path
+	Body      []byte            // sent byte for byte
+	RequestID string            // sent as X-Request-Id
+	Rank      *int              // nil = whichever rank the server takes
+	Trace     []int             // tokens that the reply is to be made of, sent as TraceField; nil = the model's own
+	Header    map[string]string // sent beside the usual ones
 }
 
 // TraceField is the member of a body by which vLLM's trace replay is told the reply: decoding

@@ -57,6 +57,9 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	req.Header.Set("Accept-Encoding", "identity") // raw bytes are the ones that were sent
 	req.Header.Del("Connection")
+	for name, v := range w.request.Header {
+		req.Header.Set(name, v)
+	}
 	if w.request.RequestID != "" {
 		req.Header.Set("X-Request-Id", w.request.RequestID)
 	}
