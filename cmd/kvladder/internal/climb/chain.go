@@ -268,7 +268,7 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 		return r.pass(ctx, st)
 	case "primes":
 		st.Pass = max(1, r.arm.Judge)
-		return r.oneByOne(ctx, st, nil)
+		return r.alone(ctx, st, nil)
 	case "flood", "expire", "evict-rank", "abort", "fail-load", "copy-store", "check-identity", "ask-liveness", "wait":
 		return r.odd(ctx, st)
 	case "reset":

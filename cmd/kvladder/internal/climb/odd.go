@@ -52,7 +52,7 @@ func (r *chainRun) odd(ctx context.Context, st arms.ChainStep) error {
 		x, ok := r.c.Engine.(arms.LoadFailer)
 		return can(ok, func() error { return x.FailLoads(ctx, e, num(0)) })
 	case "abort":
-		r.aborts = &aborts{n: num(0), within: time.Duration(num(1)) * time.Millisecond, args: st.Args}
+		r.aborts = &aborts{n: num(0), within: time.Duration(num(1)) * time.Millisecond, steps: st.AbortSteps(), args: st.Args}
 		return nil // told behind the pass that it runs beside
 	case "flood":
 		return r.flood(ctx, st, num(0))
@@ -107,6 +107,9 @@ func (r *chainRun) flood(ctx context.Context, st arms.ChainStep, times int) erro
 		}
 	}
 	sent, tokens := 0, 0
+	if err := r.lockstep(ctx, 1); err != nil {
+		return err
+	}
 	for tokens < times*pool.Tokens {
 		body, n, err := filler(r.c.Set, sent)
 		if err != nil {
@@ -125,6 +128,9 @@ func (r *chainRun) flood(ctx context.Context, st arms.ChainStep, times int) erro
 			return r.gone(ctx, r.harness("flood", fmt.Errorf("request %d: status %d %s", sent, reply.Status, reply.Error)))
 		}
 		sent, tokens = sent+1, tokens+n
+	}
+	if err := r.lockstep(ctx, 0); err != nil {
+		return err
 	}
 	return r.fact(probes.FactStep, "client", probes.StepFact{Step: "flood", Args: st.Args, Done: true,
 		Seen: fmt.Sprintf("%d requests of %d tokens in all through a pool of %d", sent, tokens, pool.Tokens)})

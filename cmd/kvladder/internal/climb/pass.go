@@ -35,7 +35,7 @@ func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
 	if n := r.clients(st); n > 1 || r.aborts != nil {
 		err = r.together(ctx, st, n)
 	} else {
-		err = r.oneByOne(ctx, st, last)
+		err = r.alone(ctx, st, last)
 		if err == nil {
 			err = r.account(ctx, st, from)
 		}
@@ -58,6 +58,18 @@ func (r *chainRun) pass(ctx context.Context, st arms.ChainStep) error {
 // clients is how many clients send a step's requests.
 func (r *chainRun) clients(st arms.ChainStep) int {
 	return max(1, st.Concurrency, r.c.Plan.Replay.Concurrency)
+}
+
+// alone is one client's pass.
+func (r *chainRun) alone(ctx context.Context, st arms.ChainStep, last []probes.Value) error {
+	if err := r.lockstep(ctx, 1); err != nil {
+		return err
+	}
+	if err := r.oneByOne(ctx, st, last); err != nil {
+		r.tell(ctx, 0)
+		return err
+	}
+	return r.lockstep(ctx, 0)
 }
 
 // oneByOne sends each request when the one before it was written down.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 
 // together sends the Set by n clients at once: client c has the prompts c, c+n, c+2n ... in
 // order and sends one when the record of its last one is written. Meanwhile the gauge of
-// running requests is read. A client that meets a dead engine, or cannot go on, keeps the
-// others from sending more; what they have on the wire is still written down.
+// running requests is read. In lockstep the engine is told of each client that has sent its
+// last, and says itself how many requests ran at once. A client that meets a dead engine, or
+// cannot go on, keeps the others from sending more; what they have on the wire is still
+// written down.
 func (r *chainRun) together(ctx context.Context, st arms.ChainStep, n int) error {
 	set := r.c.Set
 	n = min(n, len(set.Prompts))
@@ -30,23 +33,47 @@ func (r *chainRun) together(ctx context.Context, st arms.ChainStep, n int) error
 		mu.Unlock()
 		once.Do(func() { close(stop) })
 	}
-	var beside, clients sync.WaitGroup
-	done := make(chan struct{})
+	var beside, aborting, clients sync.WaitGroup
+	enough, done := make(chan struct{}), make(chan struct{})
 	var seen probes.RunningFact
 	beside.Add(1)
 	go func() {
 		defer beside.Done()
 		seen = r.watch(ctx, st.Pass, done)
 	}()
+	live := n
+	if r.aborts != nil {
+		live = 2 * n
+	}
+	if err := r.lockstep(ctx, live); err != nil {
+		close(done)
+		beside.Wait()
+		return err
+	}
+	leave := func() { // one client fewer
+		mu.Lock()
+		defer mu.Unlock()
+		if live--; live > 0 && len(errs) == 0 {
+			if err := r.lockstep(ctx, live); err != nil {
+				errs = append(errs, err)
+				once.Do(func() { close(stop) })
+			}
+		} else if live > 0 {
+			r.tell(ctx, live) // the others are to come back, too
+		}
+	}
 	if r.aborts != nil {
 		cuts := r.cuts()
 		for c := range n {
-			beside.Add(1)
+			aborting.Add(1)
 			go func() {
-				defer beside.Done()
+				defer aborting.Done()
+				defer leave()
 				for k := c; k < len(cuts); k += n {
 					select {
-					case <-done:
+					case <-stop:
+						return
+					case <-enough:
 						return
 					default:
 					}
@@ -62,6 +89,7 @@ func (r *chainRun) together(ctx context.Context, st arms.ChainStep, n int) error
 		clients.Add(1)
 		go func() {
 			defer clients.Done()
+			defer leave()
 			for i := c; i < len(set.Prompts); i += n {
 				p := &set.Prompts[i]
 				select {
@@ -83,8 +111,21 @@ func (r *chainRun) together(ctx context.Context, st arms.ChainStep, n int) error
 		}()
 	}
 	clients.Wait()
+	if !r.c.Plan.Replay.Lockstep {
+		close(enough) // in lockstep all of them are sent, or their number would be the clock's
+	}
+	aborting.Wait()
 	close(done)
 	beside.Wait()
+	if len(errs) > 0 {
+		r.tell(ctx, 0)
+	} else if r.c.Plan.Replay.Lockstep {
+		peak, err := r.conductor().Lockstep(ctx, r.proc.Endpoint, 0)
+		if err != nil {
+			return r.gone(ctx, r.harness("lockstep", err))
+		}
+		seen.Peak, seen.Readings = max(seen.Peak, peak), seen.Readings+1
+	}
 	if r.aborts != nil {
 		if err := r.tellAborts(); err != nil {
 			return err
@@ -102,6 +143,30 @@ func (r *chainRun) together(ctx context.Context, st arms.ChainStep, n int) error
 		return errs[0]
 	}
 	return nil
+}
+
+// conductor is the engine as a Conductor, which a plan in lockstep has.
+func (r *chainRun) conductor() arms.Conductor { return r.c.Engine.(arms.Conductor) }
+
+// lockstep tells the engine how many clients there are, where the plan is in lockstep.
+func (r *chainRun) lockstep(ctx context.Context, clients int) error {
+	if !r.c.Plan.Replay.Lockstep {
+		return nil
+	}
+	if _, err := r.conductor().Lockstep(ctx, r.proc.Endpoint, clients); err != nil {
+		return r.gone(ctx, r.harness("lockstep", err))
+	}
+	return nil
+}
+
+// tell is lockstep behind something that went wrong: an engine that is no longer there to be
+// told needs no telling.
+func (r *chainRun) tell(ctx context.Context, clients int) {
+	if r.c.Plan.Replay.Lockstep {
+		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer done()
+		_, _ = r.conductor().Lockstep(ctx, r.proc.Endpoint, clients)
+	}
 }
 
 // watch reads the gauge of running requests until done, summed over ranks, and keeps the
@@ -138,36 +203,58 @@ func (r *chainRun) watch(ctx context.Context, pass int, done <-chan struct{}) pr
 type aborts struct {
 	n      int
 	within time.Duration
+	steps  int // in place of within
 	args   []string
 
 	cut, whole, failed int
 }
 
-// cuts are the times after which connections are closed, drawn with a seed that the plan and
-// the arm give.
-func (r *chainRun) cuts() []time.Duration {
-	seed := replay.RequestID(r.c.digest, r.arm.Name, 0, 0, "abort")
+// cut says when a connection is closed: after a time, or after steps of the engine.
+type cut struct {
+	after time.Duration
+	steps int
+}
+
+// cuts are drawn with a seed that the Set and the arm give.
+func (r *chainRun) cuts() []cut {
+	seed := replay.RequestID(string(r.c.Set.Digest), r.arm.Name, 0, 0, "abort")
 	var hi, lo uint64
 	fmt.Sscanf(seed, "%16x%16x", &hi, &lo)
 	rng := rand.New(rand.NewPCG(hi, lo))
-	out := make([]time.Duration, r.aborts.n)
+	out := make([]cut, r.aborts.n)
 	for k := range out {
-		out[k] = max(100*time.Microsecond, time.Duration(rng.Int64N(int64(r.aborts.within)+1)))
+		if r.aborts.steps > 0 {
+			out[k].steps = 1 + rng.IntN(r.aborts.steps)
+		} else {
+			out[k].after = max(100*time.Microsecond, time.Duration(rng.Int64N(int64(r.aborts.within)+1)))
+		}
 	}
 	return out
 }
 
 // abort sends the k-th of the requests that are cut off: a prompt of the Set, counted from
-// its end, so that the pass has not come to it yet.
-func (r *chainRun) abort(ctx context.Context, k int, after time.Duration) error {
+// its end, so that the pass has not come to it yet. In lockstep it is always the last one, as
+// of somebody who tries again and again: what one owner's aborted requests leave in the
+// answers to others is then seen as his, by two of his private values.
+func (r *chainRun) abort(ctx context.Context, k int, c cut) error {
 	set := r.c.Set
 	p := &set.Prompts[len(set.Prompts)-1-k%len(set.Prompts)]
-	actx, cancel := context.WithTimeout(ctx, after)
+	if c.steps > 0 {
+		p = &set.Prompts[len(set.Prompts)-1]
+	}
+	actx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if c.steps == 0 {
+		actx, cancel = context.WithTimeout(ctx, c.after)
+		defer cancel()
+	}
 	req := replay.Request{Path: set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, 0, fmt.Sprintf("abort/%d", k))}
 	if r.c.Plan.Replay.Ranks > 0 {
 		rank := r.c.Plan.Replay.Rank(p.ID)
 		req.Rank = &rank
+	}
+	if c.steps > 0 {
+		req.Header = r.conductor().AbortAfter(c.steps)
 	}
 	reply := r.client().Send(actx, req)
 	if ctx.Err() != nil {
@@ -176,7 +263,7 @@ func (r *chainRun) abort(ctx context.Context, k int, after time.Duration) error 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case actx.Err() != nil:
+	case actx.Err() != nil, c.steps > 0 && reply.Status == http.StatusServiceUnavailable:
 		r.aborts.cut++
 	case reply.Status == 200:
 		r.aborts.whole++

@@ -244,7 +244,18 @@ func compare(expect map[string]Expect, r scoring.Result) (map[string]Arm, bool) 
 	return out, all
 }
 
-// climb draws the Set of a row, resolves its ladder and climbs it.
+// words are pins as an engine takes them.
+func words(pins map[string]arms.Scalar) map[string]string {
+	out := make(map[string]string, len(pins))
+	for k, v := range pins {
+		out[k] = string(v)
+	}
+	return out
+}
+
+// climb draws the Set of a row, resolves its ladder and climbs it. Its clients are let in in
+// lockstep and the engine's seed is the bench's, so that what a row comes to follows from the
+// seed and not from how fast the machine is.
 func (b *Bench) climb(ctx context.Context, row Row, plant bool) (scoring.Result, error) {
 	set, err := b.Draw(ctx, Sheet{row.Kind, row.N, row.Tokens, b.Seed, b.Geometry})
 	if err != nil {
@@ -259,16 +270,18 @@ func (b *Bench) climb(ctx context.Context, row Row, plant bool) (scoring.Result,
 	if err != nil {
 		return scoring.Result{}, err
 	}
-	pins := map[string]string{}
-	for k, v := range b.geometryPins() {
-		if _, stated := l.Pins[k]; !stated {
-			pins[k] = v
-		}
+	pins := b.geometryPins()
+	pins["noise_seed"] = fmt.Sprint(1 + b.Seed%(1<<50))
+	for k := range l.Pins {
+		delete(pins, k) // the row states it
 	}
 	if plant {
 		maps.Copy(pins, row.Plant)
 	}
 	l.Pin(pins)
+	if c, ok := b.Engine.(arms.Conductor); ok {
+		l.Replay.Lockstep = c.CannotLockstep(words(l.Pins)) == ""
+	}
 	launcher := b.Inproc
 	if launcher == nil || row.Crash && plant {
 		launcher = b.Local
