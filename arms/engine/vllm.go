@@ -73,7 +73,7 @@ var vllmPins = map[string]pin{
 	"attention":       {"", nil},                                                           // --attention-backend; "" = the engine's choice
 	"hybrid_manager":  {on, oneOf(on, off)},                                                // off: --disable-hybrid-kv-cache-manager
 	"prefix_caching":  {on, oneOf(on, off)},                                                //
-	"connector":       {"none", oneOf("none", "store")},                                    //
+	"connector":       {"none", vllmConnector},                                             // none, store, or store with a JSON object over store_config: `store {"fault":"scale"}`
 	"store":           {"blockfiles:BlockFiles", vllmStoreKnown},                           // which connector "store" is: see vllmStores
 	"store_config":    {"{}", jsonObject},                                                  // over what this adapter puts into kv_connector_extra_config
 	"load_policy":     {"fail", oneOf("fail", "recompute")},                                // kv_load_failure_policy
@@ -115,6 +115,39 @@ func vllmHashSeed(v string) error {
 		return fmt.Errorf("%q is not a number from 0 to 4294967295: without a fixed seed the names of blocks change from process to process, and nothing stored is found again", v)
 	}
 	return nil
+}
+
+// vllmAttached says whether a value of the pin connector attaches the store, and what it lays
+// over store_config: an arm whose store differs from the others' still differs in one pin from
+// an arm without a store.
+func vllmAttached(v string) (stored bool, over string) {
+	word, over, _ := strings.Cut(v, " ")
+	return word == "store", over
+}
+
+func vllmConnector(v string) error {
+	stored, over := vllmAttached(v)
+	switch {
+	case v == "none" || v == "store":
+		return nil
+	case stored:
+		return jsonObject(over)
+	}
+	return fmt.Errorf("%q is not one of none, store, store {JSON}", v)
+}
+
+// vllmOver is what pins lay over the settings that this adapter gives a store.
+func vllmOver(p map[string]string) (map[string]any, error) {
+	var over map[string]any
+	if err := json.Unmarshal([]byte(p["store_config"]), &over); err != nil {
+		return nil, fmt.Errorf("engine vllm: store_config: %w", err)
+	}
+	if _, more := vllmAttached(p["connector"]); more != "" {
+		if err := json.Unmarshal([]byte(more), &over); err != nil {
+			return nil, fmt.Errorf("engine vllm: connector: %w", err)
+		}
+	}
+	return over, nil
 }
 
 func jsonObject(v string) error {
@@ -226,7 +259,7 @@ func (v VLLM) Spec(pins map[string]string, at arms.Address, res arms.Resources) 
 			spec.Argv = append(spec.Argv, o.flag, p[o.pin])
 		}
 	}
-	if p["connector"] == "store" {
+	if stored, _ := vllmAttached(p["connector"]); stored {
 		if err := v.attach(&spec, p, at, res, inCache); err != nil {
 			return arms.Spec{}, err
 		}
@@ -261,9 +294,9 @@ func (VLLM) attach(spec *arms.Spec, p map[string]string, at arms.Address, res ar
 	}
 	config["kv_load_failure_policy"] = p["load_policy"]
 	config["engine_id"] = "kvladder" // else a new one in every process
-	var over map[string]any
-	if err := json.Unmarshal([]byte(p["store_config"]), &over); err != nil {
-		return fmt.Errorf("engine vllm: store_config: %w", err)
+	over, err := vllmOver(p)
+	if err != nil {
+		return err
 	}
 	if len(over) > 0 {
 		extra, _ := config["kv_connector_extra_config"].(map[string]any)
@@ -381,9 +414,10 @@ func (VLLM) Expect(s *prompts.Set, pins map[string]string, steps []arms.Step) []
 		recurrent = s.Geometry.RecurrentBlock
 	}
 	st := vllmStoreOf(p["store"])
+	stored, _ := vllmAttached(p["connector"])
 	return Paged{
 		Block: block, Recurrent: recurrent, Chunk: max(st.chunk(p), block), Blocks: blocks,
-		Local: p["prefix_caching"] == on, Store: p["connector"] == "store", Volatile: !st.persists,
+		Local: p["prefix_caching"] == on, Store: stored, Volatile: !st.persists,
 	}.Expect(s, steps)
 }
 

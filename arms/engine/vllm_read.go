@@ -202,27 +202,55 @@ func readTransfer(r *reading, raw json.RawMessage, source string) {
 		r.read("connector", "none", source, nil)
 		return
 	}
-	r.read("connector", "store", source, nil)
-	if r.asked["connector"] != "store" {
+	stored, over := vllmAttached(r.asked["connector"])
+	if !stored {
+		r.read("connector", "store", source, nil)
 		return
+	}
+	if got, ok := sameMembers(over, t.Extra); over == "" {
+		r.read("connector", "store", source, nil)
+	} else if ok {
+		r.read("connector", "store "+got, source, func(asked, read string) bool {
+			return sameJSON(strings.TrimPrefix(asked, "store "), strings.TrimPrefix(read, "store "))
+		})
 	}
 	r.read("store", connectorWord(t), source, func(asked, read string) bool { return read == connectorWord(asKind(asked)) })
 	if t.Policy != "" {
 		r.read("load_policy", t.Policy, source, nil)
 	}
-	var over map[string]any
-	if json.Unmarshal([]byte(r.asked["store_config"]), &over) != nil {
+	// what the connector's own members lie over shows in the connector
+	base := map[string]any{}
+	if json.Unmarshal([]byte(r.asked["store_config"]), &base) != nil {
 		return
 	}
+	extra := maps.Clone(t.Extra)
+	var above map[string]any
+	if json.Unmarshal([]byte(over), &above) == nil {
+		for k := range above {
+			if v, both := base[k]; both && extra != nil {
+				extra[k] = v
+			}
+		}
+	}
+	if got, ok := sameMembers(r.asked["store_config"], extra); ok {
+		r.read("store_config", got, source, sameJSON)
+	}
+}
+
+// sameMembers is what the engine has of the members of a JSON object.
+func sameMembers(object string, has map[string]any) (string, bool) {
+	var want map[string]any
+	if json.Unmarshal([]byte(object), &want) != nil {
+		return "", false
+	}
 	got := map[string]any{}
-	for k := range over {
-		if x, ok := t.Extra[k]; ok {
+	for k := range want {
+		if x, ok := has[k]; ok {
 			got[k] = x
 		}
 	}
-	if b, err := json.Marshal(got); err == nil {
-		r.read("store_config", string(b), source, sameJSON)
-	}
+	b, err := json.Marshal(got)
+	return string(b), err == nil
 }
 
 // asKind is the transfer that a value of the pin store asks for, as far as its words go.

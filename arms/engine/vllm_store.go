@@ -203,7 +203,7 @@ func (w *vllmWiring) config(value string) (map[string]any, error) {
 // Its first level is memory; the second is the arm's folder, which outlives it.
 func (VLLM) Beside(pins map[string]string, at arms.Address, res arms.Resources) (arms.Spec, error) {
 	p, err := resolve("vllm", vllmPins, pins)
-	if err != nil || p["connector"] != "store" || !slices.Contains(strings.Split(strings.TrimPrefix(p["store"], "multi:"), "+"), "lmcache-mp") {
+	if stored, _ := vllmAttached(p["connector"]); err != nil || !stored || !slices.Contains(strings.Split(strings.TrimPrefix(p["store"], "multi:"), "+"), "lmcache-mp") {
 		return arms.Spec{}, err
 	}
 	if res.Store == "" {

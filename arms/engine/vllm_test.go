@@ -81,6 +81,8 @@ func TestVLLMTraps(t *testing.T) {
 		{map[string]string{"connector": "store", "prefix_caching": "off"}, "prefix_caching off"},
 		{map[string]string{"device": "cuda", "connector": "store", "store": "lmcache", "hybrid_manager": "off", "block_size": "96"}, "no multiple of block_size 96"},
 		{map[string]string{"store": "multi:nixl"}, "joins at least two"},
+		{map[string]string{"connector": "store fault"}, "not a JSON object"},
+		{map[string]string{"connector": `none {"a":1}`}, "not one of none, store"},
 	} {
 		_, err := engine.VLLM{}.Spec(c.pins, arms.Address{Host: "127.0.0.1", Port: 1}, arms.Resources{Store: "/store"})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -106,6 +108,7 @@ func TestVLLMCommandLines(t *testing.T) {
 		"multi":        {"store": "multi:nixl+offloading", "load_policy": "recompute"},
 		"mooncake":     {"store": "mooncake"},
 		"decode-bench": {"store": "decode-bench"},
+		"module-fault": {"connector": `store {"fault":"scale"}`, "store": "blockfiles:BlockFiles", "pythonpath": "/opt/connectors", "store_config": `{"fault":"","tier":"a"}`},
 		"module":       {"store": "blockfiles:BlockFiles", "pythonpath": "/opt/connectors", "store_config": `{"fault":"shift"}`},
 		"ranks":        {"connector": "none", "ranks": "2"},
 		"hybrid":       {"connector": "none", "mamba_cache": "align", "block_size": "640"},
@@ -338,6 +341,20 @@ func TestVLLMPinsRead(t *testing.T) {
 		for _, r := range reads {
 			if r.Name == name && (r.Agrees == nil || *r.Agrees) {
 				t.Errorf("pin %s=%s is said to agree", name, other)
+			}
+		}
+	}
+	// what an arm lays over its store's settings is read back with the connector
+	for value, agrees := range map[string]bool{`store {"path":"/srv/store"}`: true, `store {"path":"/elsewhere"}`: false, `store {"fault":"scale"}`: false} {
+		asked := maps.Clone(pins)
+		asked["connector"] = value
+		reads, err := engine.VLLM{}.ReadPins(context.Background(), e, asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range reads {
+			if r.Name == "connector" && (r.Agrees == nil || *r.Agrees != agrees) {
+				t.Errorf("connector %s: read %s, agrees %s, want %t", value, deref(r.Read), deref(r.Agrees), agrees)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func vllmTrap(p map[string]string) error {
 		return fmt.Errorf("blocks %d of %d tokens hold less than one prompt of max_model_len %d, and one block stands for nothing: the engine refuses to start; use at least %d",
 			number("blocks"), number("block_size"), number("max_model_len"), (number("max_model_len")+number("block_size")-1)/number("block_size")+1)
 	}
-	if p["connector"] != "store" {
+	if stored, _ := vllmAttached(p["connector"]); !stored {
 		return nil
 	}
 	s := vllmStoreOf(p["store"])

