@@ -29,6 +29,7 @@ type scan struct {
 	folder   string
 	r        *Receipt
 	set      *prompts.Set
+	prompts  map[string]*prompts.Prompt // of the set, by id
 	c        Checker
 	plan     *arms.Plan
 	imported bool
@@ -63,7 +64,13 @@ type complaint struct {
 }
 
 func newScan(rep *Report, folder string, r *Receipt, plan *arms.Plan, set *prompts.Set, c Checker) *scan {
-	return &scan{rep: rep, folder: folder, r: r, set: set, c: c, plan: plan, imported: plan.Design.Imported,
+	byID := map[string]*prompts.Prompt{}
+	if set != nil {
+		for i := range set.Prompts {
+			byID[set.Prompts[i].ID] = &set.Prompts[i]
+		}
+	}
+	return &scan{prompts: byID, rep: rep, folder: folder, r: r, set: set, c: c, plan: plan, imported: plan.Design.Imported,
 		pins: newPinScan(), started: map[place]int{}, seen: map[[16]byte]int{}, whole: map[passOf]int{},
 		clients: map[string]map[string]map[string]bool{}, replicated: map[string]bool{}, times: newTimingScan(plan)}
 }
@@ -102,7 +109,7 @@ func (s *scan) record(line int, rec *probes.Record) {
 			s.started[place{rec.Attempt, rec.Arm}] = line
 		}
 		if s.set != nil {
-			whats, id := checkReply(rec, s.set, s.r, s.c, s.imported)
+			whats, id := checkReply(rec, s.set.Dialect, s.prompts[rec.Reply.Prompt], s.r, s.c, s.imported)
 			for _, what := range whats {
 				s.problem(line, "arm %s, prompt %s: %s", rec.Arm, rec.Reply.Prompt, what)
 			}
@@ -210,12 +217,11 @@ func checkSample(folder string, s *probes.Sample) string {
 }
 
 // checkReply says what is wrong with a reply, and whether its request id is the plan's.
-func checkReply(rec *probes.Record, set *prompts.Set, r *Receipt, c Checker, imported bool) (out []string, id bool) {
+func checkReply(rec *probes.Record, dialect string, prompt *prompts.Prompt, r *Receipt, c Checker, imported bool) (out []string, id bool) {
 	id = true
 	fail := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	reply := rec.Reply
-	prompt, ok := set.ByID(reply.Prompt)
-	if !ok {
+	if prompt == nil {
 		fail("the set has no such prompt")
 		return out, id
 	}
@@ -241,7 +247,7 @@ func checkReply(rec *probes.Record, set *prompts.Set, r *Receipt, c Checker, imp
 		fail("no byte was received, and the record holds an answer")
 	}
 	if c.Decode != nil && len(raw) > 0 {
-		got, err := c.Decode(set.Dialect, reply)
+		got, err := c.Decode(dialect, reply)
 		switch {
 		case err != nil && reply.Error == "":
 			fail("the bytes received do not decode, and the record says that they did: %v", err)

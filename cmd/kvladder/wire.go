@@ -119,10 +119,12 @@ func assessAs(p *arms.Plan, registered digest.Digest, s *prompts.Set, recs []pro
 // reassess is assess for a verifier, which reads records one by one.
 func reassess(q receipts.Question, recs iter.Seq2[probes.Record, error]) (scoring.Result, error) {
 	var all []probes.Record
+	slim := newSlimmer()
 	for r, err := range recs {
 		if err != nil {
 			return scoring.Result{}, err
 		}
+		slim.record(&r)
 		all = append(all, r)
 	}
 	return assessAs(&q.Plan, q.Registered, q.Set, all), nil
