@@ -18,7 +18,7 @@ type Lifetime struct {
 // LifetimeChange compares two builds' deaths by the conditional binomial.
 type LifetimeChange struct {
 	Arm   string   `json:"arm"`
-	Clock string   `json:"clock"` // "partial_hits" or "requests"
+	Clock string   `json:"clock"` // of Clocks
 	Old   Lifetime `json:"old"`
 	New   Lifetime `json:"new"`
 	P     float64  `json:"p"`     // two-sided
@@ -45,21 +45,66 @@ func lifetimeChanges(a, b *Receipt) []LifetimeChange {
 
 func lifetimeChange(x, y *scoring.ArmResult) (LifetimeChange, bool) {
 	for _, clock := range []string{"partial_hits", "requests"} {
-		old, okx := lifetimeOf(x, clock)
-		now, oky := lifetimeOf(y, clock)
-		if !okx || !oky {
+		if _, ok := lifetimeOf(x, clock); !ok {
 			continue
 		}
-		if old.Events+now.Events == 0 {
-			return LifetimeChange{}, false
-		}
-		c, err := compare.ConditionalBinomial(compare.Events{Count: now.Events, Exposure: now.Exposure}, compare.Events{Count: old.Events, Exposure: old.Exposure}, 0.95)
-		if err != nil {
+		if _, ok := lifetimeOf(y, clock); !ok {
 			continue
 		}
-		return LifetimeChange{Arm: x.Name, Clock: clock, Old: old, New: now, P: round12(c.TwoSided), Ratio: c.Ratio, Low: c.Low, High: c.High}, true
+		return lifetimeBy(x, y, clock)
 	}
 	return LifetimeChange{}, false
+}
+
+// lifetimeBy compares by one clock; false where either side does not have it or none died.
+func lifetimeBy(x, y *scoring.ArmResult, clock string) (LifetimeChange, bool) {
+	old, okx := lifetimeOf(x, clock)
+	now, oky := lifetimeOf(y, clock)
+	if !okx || !oky || old.Events+now.Events == 0 {
+		return LifetimeChange{}, false
+	}
+	c, err := compare.ConditionalBinomial(compare.Events{Count: now.Events, Exposure: now.Exposure}, compare.Events{Count: old.Events, Exposure: old.Exposure}, 0.95)
+	if err != nil {
+		return LifetimeChange{}, false
+	}
+	return LifetimeChange{Arm: x.Name, Clock: clock, Old: old, New: now, P: round12(c.TwoSided), Ratio: c.Ratio, Low: c.Low, High: c.High}, true
+}
+
+// Clocks by which the life of an engine is counted. What triggers is the last of them.
+var Clocks = []string{"minutes", "requests", "partial_hits"}
+
+// Rate is how often an engine died by one clock, with the exact Poisson interval (Garwood,
+// Biometrika 1936) of the rate and the lifetime that it leaves room for.
+type Rate struct {
+	Clock string `json:"clock"`
+	Lifetime
+	Low     float64  `json:"low"`      // of the rate, two-sided 95 %
+	High    float64  `json:"high"`     //
+	AtLeast *float64 `json:"at_least"` // mean lifetime, one-sided 95 %
+}
+
+// ratesOf are an arm's, by every clock that it has.
+func ratesOf(a *scoring.ArmResult) []Rate {
+	var out []Rate
+	for _, clock := range Clocks {
+		l, ok := lifetimeOf(a, clock)
+		if !ok {
+			continue
+		}
+		e := compare.Events{Count: l.Events, Exposure: l.Exposure}
+		both, err1 := compare.PoissonRate(e, 0.95, compare.TwoSided)
+		upper, err2 := compare.PoissonRate(e, 0.95, compare.UpperSided)
+		if err1 != nil || err2 != nil || both.High == nil {
+			continue
+		}
+		r := Rate{Clock: clock, Lifetime: l, Low: round12(both.Low), High: round12(*both.High)}
+		if m := upper.MTBFAtLeast(); m != nil {
+			v := round12(*m)
+			r.AtLeast = &v
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 // lifetimeOf reads the numbers as they are before and after a journey through JSON.

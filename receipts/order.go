@@ -1,7 +1,10 @@
 package receipts
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"kvladder/receipts/digest"
 )
@@ -57,4 +60,40 @@ func orderOf(imported bool, ledger []LedgerEntry, ledgerErr error, plan, transcr
 		o.Level, o.Why = O1, "ledger and transcript carry the digest of the plan from their first line on"
 	}
 	return o
+}
+
+// chainOrder derives from the plan's own bytes in which order its independent chains are to
+// be climbed: with the chains sorted by name, each chain's key is the digest of the plan's
+// digest, a zero byte and its name, and they go by key. Which arms were attached to running
+// servers is known later and does not count. It returns the order that the plan has, too.
+func chainOrder(plan json.RawMessage) (derived, have []string, err error) {
+	var p map[string]any
+	if err := json.Unmarshal(plan, &p); err != nil {
+		return nil, nil, err
+	}
+	chains, _ := p["chains"].([]any)
+	name := func(c any) string {
+		m, _ := c.(map[string]any)
+		s, _ := m["name"].(string)
+		return s
+	}
+	for _, c := range chains {
+		have = append(have, name(c))
+	}
+	design, _ := p["design"].(map[string]any)
+	arms, _ := design["arms"].([]any)
+	for _, a := range arms {
+		if m, ok := a.(map[string]any); ok {
+			delete(m, "attached")
+		}
+	}
+	slices.SortFunc(chains, func(a, b any) int { return strings.Compare(name(a), name(b)) })
+	d, _, err := digest.OfJSON(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	derived = slices.Clone(have)
+	key := func(n string) string { return string(digest.Of([]byte(string(d) + "\x00" + n))) }
+	slices.SortFunc(derived, func(a, b string) int { return strings.Compare(key(a), key(b)) })
+	return derived, have, nil
 }

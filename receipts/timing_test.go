@@ -148,3 +148,59 @@ func TestDiffNamesItsBlocks(t *testing.T) {
 		t.Errorf("refusal %q", r)
 	}
 }
+
+// Four builds of one workload: deaths 3, 4, 3 and 0, of the first of which no total time is
+// known; the last is the only one with the fix.
+func TestTrendOfLifetimes(t *testing.T) {
+	set := testSet(2)
+	var rs []*Receipt
+	for _, l := range []map[string]any{
+		{"events": 3, "requests": 900},
+		{"events": 4, "requests": 1680, "minutes": 10.0 + 30 + 40 + 88},
+		{"events": 3, "requests": 600, "minutes": 60.0},
+		{"events": 0, "requests": 3360, "minutes": 336.0},
+	} {
+		plan := testPlan(set)
+		res := resultOf(plan, func(string) []scoring.Outcome { return nil })
+		res.Arms[1].Lifetime = l
+		rs = append(rs, must(statementOf(plan, res, nil)))
+	}
+	arm := Trend(rs...).Arms[1]
+	rate := func(build int, clock string) *Rate {
+		for i, r := range arm.Points[build].Rates {
+			if r.Clock == clock {
+				return &arm.Points[build].Rates[i]
+			}
+		}
+		return nil
+	}
+	if rate(0, "minutes") != nil || rate(0, "requests") == nil {
+		t.Error("a clock that was not read shows a rate")
+	}
+	check := func(got, want float64) {
+		t.Helper()
+		if !near(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	check(rate(1, "minutes").Low, 0.00648729389063)
+	check(rate(1, "minutes").High, 0.0609618373536)
+	check(rate(2, "minutes").Low, 0.0103112020483)
+	check(rate(2, "minutes").High, 0.146121217829)
+	check(rate(3, "minutes").High, 0.0109788078991)
+	check(*rate(3, "minutes").AtLeast, 112.159555434)
+	seen := map[int]float64{}
+	for _, c := range arm.ToLast {
+		if c.Clock == "minutes" {
+			seen[c.Build] = c.P
+			if c.Build == 1 {
+				check(*c.High, 0.757433429683)
+			}
+		}
+	}
+	if len(seen) != 2 {
+		t.Fatalf("compared by minutes: %v", seen)
+	}
+	check(seen[1], 1.0/81)           // (168/504)^4
+	check(seen[2], 0.00347830926343) // (60/396)^3
+}

@@ -31,6 +31,15 @@ type TrendBuild struct {
 type TrendArm struct {
 	Arm    string       `json:"arm"`
 	Points []TrendPoint `json:"points"` // one for each build
+
+	// ToLast compares the deaths of every build with those of the last one, by each clock.
+	ToLast []TrendLifetime `json:"to_last,omitempty"`
+}
+
+// TrendLifetime is the change from a build, counted from 0, to the last.
+type TrendLifetime struct {
+	Build int `json:"build"`
+	LifetimeChange
 }
 
 // TrendPoint is one arm in one build. Numbers that were not measured are nil.
@@ -42,6 +51,7 @@ type TrendPoint struct {
 	Bound    *float64 `json:"upper95_geometry"`
 	Events   *int     `json:"events"`   // deaths of the engine
 	Requests *int     `json:"requests"` // asked in its lifetime
+	Rates    []Rate   `json:"rates,omitempty"`
 }
 
 // Trend lines up two or more receipts of one question.
@@ -73,6 +83,19 @@ func Trend(rs ...*Receipt) TrendReport {
 		for _, r := range rs {
 			a.Points = append(a.Points, pointOf(r, name))
 		}
+		if last, ok := rs[len(rs)-1].Arm(name); ok {
+			for i, r := range rs[:len(rs)-1] {
+				x, ok := r.Arm(name)
+				for _, clock := range Clocks {
+					if !ok {
+						break
+					}
+					if c, ok := lifetimeBy(x, last, clock); ok {
+						a.ToLast = append(a.ToLast, TrendLifetime{i, c})
+					}
+				}
+			}
+		}
 		t.Arms = append(t.Arms, a)
 	}
 	return t
@@ -87,6 +110,7 @@ func pointOf(r *Receipt, name string) TrendPoint {
 	if a.Verdict != nil {
 		p.Verdict = *a.Verdict
 	}
+	p.Rates = ratesOf(a)
 	if l, ok := lifetimeOf(a, "requests"); ok {
 		n := int(l.Exposure)
 		p.Events, p.Requests = &l.Events, &n

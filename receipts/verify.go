@@ -244,6 +244,11 @@ func checkFolder(rep *Report, folder string, r *Receipt, k *knownForm, sealed an
 		rep.add("predicate.amendments", "%v", err)
 		return
 	}
+	if derived, have, err := chainOrder(pb); err != nil {
+		rep.add(PlanFile, "%v", err)
+	} else if !p.Plan.Design.Imported && !slices.Equal(derived, have) {
+		rep.add("predicate.plan.chains", "they stand in the order %v, the plan's digest gives %v: the order was chosen", have, derived)
+	}
 	set := checkSet(rep, folder, p)
 	s := newScan(rep, folder, r, &governing, set, c)
 	line := 0

@@ -501,3 +501,30 @@ func TestRecheckHolm(t *testing.T) {
 	check(0.0234375, 2, false)
 	check(0.001, 3, false)
 }
+
+// The order of independent chains is the plan's digest's, not somebody's choice.
+func TestChainOrderIsDerived(t *testing.T) {
+	set := testSet(2)
+	with := func(names ...string) arms.Plan {
+		return testPlan(set, func(p *arms.Plan) {
+			p.Chains = nil
+			for _, n := range names {
+				p.Chains = append(p.Chains, arms.Chain{Name: n})
+			}
+		})
+	}
+	_, pb, _ := ptr(with("control", "main", "other")).Digest()
+	derived, _, err := chainOrder(pb)
+	if err != nil || len(derived) != 3 {
+		t.Fatalf("%v %v", derived, err)
+	}
+	attached := with(derived...)
+	attached.Design.Arms[0].Attached = true
+	if rep := Verify(sealed(t, attached, set), testChecker); !rep.OK {
+		t.Errorf("in the derived order: %+v", rep)
+	}
+	chosen := with(derived[1], derived[0], derived[2])
+	if rep := Verify(sealed(t, chosen, set), testChecker); rep.OK || !blames(rep, "predicate.plan.chains") {
+		t.Errorf("in a chosen order: %+v", rep)
+	}
+}

@@ -135,7 +135,35 @@ func printTrend(w io.Writer, paths []string, t receipts.TrendReport, asJSON bool
 			fmt.Fprintf(w, "  %s\n", lifetimeLine(l))
 		}
 	}
+	for _, a := range t.Arms {
+		showLifetimes(w, paths, a)
+	}
 	return outcome(t.Exit)
+}
+
+// showLifetimes prints how often an arm's engine died in every build, where it died in one.
+func showLifetimes(w io.Writer, paths []string, a receipts.TrendArm) {
+	if len(a.ToLast) == 0 {
+		return
+	}
+	var rows [][]string
+	for i, p := range a.Points {
+		for _, r := range p.Rates {
+			clock, least := strings.ReplaceAll(r.Clock, "_", " "), "-"
+			if r.AtLeast != nil {
+				least = fmt.Sprintf("%.4g %s", *r.AtLeast, clock)
+			}
+			change := "-"
+			for _, c := range a.ToLast {
+				if c.Build == i && c.Clock == r.Clock {
+					change = fmt.Sprintf("p=%.4g", c.P)
+				}
+			}
+			rows = append(rows, []string{paths[i], fmt.Sprintf("%d in %.4g %s", r.Events, r.Exposure, clock), fmt.Sprintf("%.4g to %.4g", r.Low, r.High), least, change})
+		}
+	}
+	fmt.Fprintf(w, "\n%s, deaths of the engine:\n", a.Arm)
+	show.Table(w, []string{"build", "deaths", "rate, 95 %", "lifetime at least", "vs last build"}, rows)
 }
 
 // trendCell is one arm in one build: failed of asked, what the store gave, the verdict.
