@@ -173,6 +173,31 @@ func TestTamperMatrix(t *testing.T) {
 		reseal(t, dir, func(*Receipt) {})
 		m.refused("a threshold, by a forged amendment", fmt.Sprint("after entry ", after), dir, LedgerFile, want, m.c)
 	}
+	// After the treatment it can be written down, as exploratory; it cannot be passed over in
+	// the receipt, nor stand there as if it had come before.
+	for what, claim := range map[string]func(r *Receipt, a Amendment){
+		"not mentioned": func(*Receipt, Amendment) {},
+		"as class B": func(r *Receipt, a Amendment) {
+			a.Class = ClassB
+			r.Predicate.Amendments = []Amendment{a}
+			r.Predicate.Registered = &Analysis{Plan: r.Predicate.Prereg.Plan, Amendments: []int64{}, Arms: []ArmVerdict{}}
+		},
+	} {
+		dir := m.fresh()
+		os.Remove(filepath.Join(dir, CheckpointFile))
+		for _, f := range []string{ReceiptFile, ReceiptFile + ".sha256"} {
+			os.Rename(filepath.Join(dir, f), filepath.Join(dir, f+".kept"))
+		}
+		a, err := Amend(dir, loose, "a better threshold")
+		if err != nil || a.Class != ClassC {
+			t.Fatalf("%+v %v", a, err)
+		}
+		for _, f := range []string{ReceiptFile, ReceiptFile + ".sha256"} {
+			os.Rename(filepath.Join(dir, f+".kept"), filepath.Join(dir, f))
+		}
+		reseal(t, dir, func(r *Receipt) { claim(r, a) })
+		m.refused("a threshold, after the treatment", what, dir, "predicate.amendments", "the ledger gives", m.c)
+	}
 	for what, place := range map[string]func(r *Receipt){
 		"in the receipt": func(r *Receipt) { r.Predicate.Plan.Design.Rule.Alpha.Failures = 1e-9 },
 		"in the receipt and its registration": func(r *Receipt) {

@@ -7,6 +7,7 @@ import (
 
 	"kvladder/arms"
 	"kvladder/probes"
+	"kvladder/scoring"
 )
 
 func ramp(n int, from, step int64) []int64 {

@@ -66,11 +66,12 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits":   cmdExits,
-			"html":    cmdHTML,
-			"json":    cmdJSON,
-			"oneline": cmdOneline,
-			"stdout2": cmdStdout2,
+			"exits":    cmdExits,
+			"html":     cmdHTML,
+			"json":     cmdJSON,
+			"oneline":  cmdOneline,
+			"stdout2":  cmdStdout2,
+			"workflow": cmdWorkflow,
 		},
 	})
 }
@@ -125,6 +126,20 @@ func cmdStdout2(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if ok == neg {
 		ts.Fatalf("standard output, pattern %q, negated %v:\n%s", args[0], neg, ts.ReadFile("stdout.txt"))
+	}
+}
+
+// cmdWorkflow runs `workflow JOB STEP KEY=VALUE...`: the job of the example, which must fail
+// in that step; "-" where all steps pass. What it prints is kept in stdout.txt.
+func cmdWorkflow(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: workflow JOB STEP KEY=VALUE...")
+	}
+	failed, all, err := job(ts.Getenv("ROOT"), args[0], ts.MkAbs("."), args[2:]...)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("stdout.txt"), []byte(all), 0o644))
+	if failed != strings.TrimPrefix(args[1], "-") {
+		ts.Fatalf("job %s failed in step %q, want %q:\n%s", args[0], failed, args[1], all)
 	}
 }
 
