@@ -82,6 +82,18 @@ what the project tolerates; the policy's digest is part of what is printed.`,
 	return cmd
 }
 
+// predictionLine is one registered prediction and what came of it. What was not measured is
+// neither held nor refuted by a number, and does not hold.
+func predictionLine(p receipts.Prediction) string {
+	switch {
+	case p.Held:
+		return fmt.Sprintf("prediction %s.%s = %v: measured %v, held", p.Arm, p.Member, p.Predicted, p.Measured)
+	case p.Measured == nil:
+		return fmt.Sprintf("prediction %s.%s = %v: not measured", p.Arm, p.Member, p.Predicted)
+	}
+	return fmt.Sprintf("prediction %s.%s = %v: measured %v, refuted", p.Arm, p.Member, p.Predicted, p.Measured)
+}
+
 // mostReasons is how many reasons are printed for people; --json holds all of them.
 const mostReasons = 8
 
@@ -101,11 +113,7 @@ func showGate(w io.Writer, out receipts.GateReport) {
 		fmt.Fprintf(w, "%s: arm %s: %s %d → %d\n", f.Name, f.Arm, f.Counter, f.Base, f.Patched)
 	}
 	for _, p := range out.Predictions {
-		held := "held"
-		if !p.Held {
-			held = "refuted"
-		}
-		fmt.Fprintf(w, "prediction %s.%s = %v: measured %v, %s\n", p.Arm, p.Member, p.Predicted, p.Measured, held)
+		fmt.Fprintln(w, predictionLine(p))
 	}
 	for _, l := range out.Lifetimes {
 		fmt.Fprintln(w, lifetimeLine(l))

@@ -43,13 +43,14 @@ func printReceipt(w io.Writer, r *receipts.Receipt, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, struct {
 			scoring.Result
-			Amendments  []receipts.Amendment `json:"amendments,omitempty"`
-			Registered  *receipts.Analysis   `json:"registered,omitempty"`
-			Exploratory *receipts.Analysis   `json:"exploratory,omitempty"`
-			Claims      []arms.Claim         `json:"claims"`
-			NotClaimed  []string             `json:"not_claimed"`
-			Unproven    []string             `json:"unproven"`
-		}{r.Result(), p.Amendments, p.Registered, p.Exploratory, p.Claims, p.NotClaimed, p.Unproven})
+			Amendments  []receipts.Amendment  `json:"amendments,omitempty"`
+			Registered  *receipts.Analysis    `json:"registered,omitempty"`
+			Exploratory *receipts.Analysis    `json:"exploratory,omitempty"`
+			Predictions []receipts.Prediction `json:"predictions"`
+			Claims      []arms.Claim          `json:"claims"`
+			NotClaimed  []string              `json:"not_claimed"`
+			Unproven    []string              `json:"unproven"`
+		}{r.Result(), p.Amendments, p.Registered, p.Exploratory, p.Predictions, p.Claims, p.NotClaimed, p.Unproven})
 	}
 	if err := printResult(w, r.Result(), false); err != nil {
 		return err
@@ -70,6 +71,9 @@ func printReceipt(w io.Writer, r *receipts.Receipt, asJSON bool) error {
 			continue
 		}
 		fmt.Fprintf(w, "%s, by plan %s: %s, exit %d\n", x.name, x.Plan.Short(), x.Verdict, x.Exit)
+	}
+	for _, x := range p.Predictions {
+		fmt.Fprintln(w, predictionLine(x))
 	}
 	for _, c := range p.Claims {
 		fmt.Fprintf(w, "claim, %s: %s\n", c.Status, c.Text)
