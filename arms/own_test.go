@@ -224,6 +224,9 @@ func TestRefusedArms(t *testing.T) {
 		{"custom without reference", "demo-48", "{preset: custom, config: store, steps: [launch, replay]}", "names no reference", nil},
 		{"custom with a strange reference", "demo-48", "{preset: custom, config: store, reference: C7, exercise: RST, path: external, steps: [launch, replay]}", "not in the ladder", nil},
 		{"custom without a replay", "demo-48", "{preset: custom, config: store, reference: C1, exercise: RST, path: external, steps: [launch, drain]}", "send no prompt", nil},
+		{"aborts in steps by the clock", "demo-48", "{preset: WARM, before: [\"abort 5 20 steps\"]}", "needs replay: {lockstep: true}", nil},
+		{"aborts in words", "demo-48", "{preset: WARM, before: [\"abort 5 few steps\"]}", "not a whole number", nil},
+		{"aborts in something", "demo-48", "{preset: WARM, before: [\"abort 5 20 tokens\"]}", "abort takes N MS, or N K steps", nil},
 		{"PRESS on slots", "demo-48", "PRESS", "engine llamacpp cannot run it", engine.LlamaCpp{}},
 		{"flood on slots", "demo-48", "{preset: RST, before: [\"flood 2\"]}", "step flood: it does not report", engine.LlamaCpp{}},
 		{"expire on slots", "demo-48", "{preset: RST, before: [expire]}", "step expire: its store cannot", engine.LlamaCpp{}},
@@ -245,6 +248,40 @@ func TestRefusedArms(t *testing.T) {
 				t.Errorf("got %v, want a *FileError of one line with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// Lockstep is for an engine that can keep it, and no request ends by the clock inside of one.
+func TestLockstep(t *testing.T) {
+	for _, c := range []struct {
+		name, more, want string
+		eng              arms.Engine
+	}{
+		{"kept", "", "", engine.Testbed{}},
+		{"slots", "", "engine llamacpp does not wait", engine.LlamaCpp{}},
+		{"ranks", "pins: {ranks: 2}\n", "arm C0: its 2 ranks take their steps apart", engine.Testbed{}},
+		{"one arm's ranks", "arm: {preset: PRESS, pins: {ranks: 2}, concurrency: 2}", "its 2 ranks take", engine.Testbed{}},
+		{"by the clock", "arm: {preset: PRESS, concurrency: 2, before: [\"abort 5 20\"]}", "no request ends by the clock; write abort 5 K steps", engine.Testbed{}},
+	} {
+		arm, more := "", c.more
+		if a, ok := strings.CutPrefix(c.more, "arm: "); ok {
+			arm, more = a, ""
+		}
+		entries := []string{"C0"}
+		if arm != "" {
+			entries = append(entries, "C1", arm)
+		}
+		p, err := resolve(t, more+ladderOf(entries...)+"replay: {lockstep: true}\n", open(t, "demo-48"), c.eng)
+		if c.want == "" {
+			if err != nil || !p.Replay.Lockstep {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		var fe *arms.FileError
+		if !errors.As(err, &fe) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
 	}
 }
 

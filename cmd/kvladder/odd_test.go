@@ -126,6 +126,52 @@ func TestIdentitiesEndToEnd(t *testing.T) {
 	}
 }
 
+// In lockstep two runs of several clients with aborts beside them have one schedule: the same
+// requests load the same tokens from the store, in the same order.
+func TestLockstepRuns(t *testing.T) {
+	t.Parallel()
+	set := frozenSet(t, "bystanders", 24)
+	ladder := `pins: {blocks: 64, load_steps: 4, store_steps: 2, noise_seed: 7}
+arms:
+  - C0
+  - C1
+  - {preset: CONC, concurrency: 2, clients: 6, before: ["abort 12 5 steps"]}
+replay: {lockstep: true}
+` + smallRules
+	var first string
+	for run := range 2 {
+		_, r, recs := climbed(t, set, ladder)
+		got := ""
+		for _, l := range factsOf[probes.LoadsFact](t, recs, "CONC", probes.FactLoads) {
+			for _, x := range l.Loads {
+				got += fmt.Sprintf("%s %d %d\n", x.RequestID, x.Local, x.External)
+			}
+		}
+		for _, f := range factsOf[probes.RunningFact](t, recs, "CONC", probes.FactRunning) {
+			got += fmt.Sprintf("pass %d peak %d\n", f.Pass, f.Peak)
+			if f.Peak < 2 {
+				t.Errorf("pass %d: at most %d at once", f.Pass, f.Peak)
+			}
+		}
+		for _, s := range factsOf[probes.StepFact](t, recs, "CONC", probes.FactStep) {
+			if s.Step == "abort" {
+				got += s.Seen
+				if s.Proved == nil || !*s.Proved {
+					t.Errorf("abort: %+v", s)
+				}
+			}
+		}
+		if a := armNamed(t, r, "CONC"); a.Columns["F"] != "n" || a.Columns["H"] != "y" || a.Columns["A"] != "y" {
+			t.Errorf("CONC: %v, %q", a.Columns, a.Warnings)
+		}
+		if run == 0 {
+			first = got
+		} else if got != first {
+			t.Errorf("first\n%s\nthen\n%s", first, got)
+		}
+	}
+}
+
 // The odd steps do what they say, and each leaves a record of it.
 func TestOddSteps(t *testing.T) {
 	t.Parallel()
