@@ -44,7 +44,8 @@ func newSelftestCmd(stdout, stderr io.Writer) *cobra.Command {
 the ladder that should see it, once with the fault and once without, and compares every arm
 with the table of expectations. A fault is caught when an arm says so, and attributed when
 verdict, variable and path of every arm are the table's, in each of the fault's rows. A
-healthy ladder or a decoy that is accused is a false alarm.
+healthy ladder or a decoy that is accused is a false alarm. Clients go in lockstep and the engine's
+seed is --seed, so that the same seed comes to the same on any machine.
 
 With --healthy N it climbs N small ladders on healthy engines instead, every second one on a
 noisy engine, and counts what is accused, with exact bounds.
