@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,6 +127,31 @@ func TestSoakThatStopsWithoutItsRule(t *testing.T) {
 	if k := want(t, early.assess(), "SOAK", HarnessError, 3, "").Soak; k.Decision != StopContinue || k.Stopped != nil {
 		t.Errorf("soak %+v", k)
 	}
+	// Nor later than its rule says: it decides in pass 3, and pass 5 is no end of it.
+	late := newSoak(t, &stop)
+	late.last["SOAK"] = 5
+	late.write()
+	if k := want(t, late.assess(), "SOAK", HarnessError, 3, "").Soak; k.Decided.Pass != 3 || k.Stopped != nil {
+		t.Errorf("soak %+v", k)
+	}
+	// Nor in the middle of a round.
+	cut := newSoak(t, &stop)
+	cut.last["SOAK"] = 3
+	cut.write()
+	i := slices.IndexFunc(cut.recs, func(r probes.Record) bool { return r.Arm == "SOAK" && r.Reply != nil && r.Reply.Pass == 3 && r.Reply.Prompt == "p39" })
+	cut.recs = slices.Delete(cut.recs, i, i+1)
+	want(t, cut.assess(), "SOAK", HarnessError, 3, "")
+	// Nor without saying so: records that merely end there were lost.
+	silent := newSoak(t, &stop)
+	silent.last["SOAK"] = 3
+	silent.fact["SOAK"] = func(name string, v any) any {
+		if name == probes.FactStop {
+			return nil
+		}
+		return v
+	}
+	silent.write()
+	want(t, silent.assess(), "SOAK", HarnessError, 3, "")
 	// And one without a rule runs its length.
 	full := newSoak(t, nil)
 	full.write()
