@@ -3,7 +3,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 BIN     := bin/kvladder
 
-.PHONY: build demo test check check-scipy fuzz bench bench-stats e2e-llamacpp e2e-vllm selftest strangers clean
+.PHONY: build demo test check check-scipy fuzz bench bench-stats bench-verify e2e-llamacpp e2e-vllm selftest strangers clean
 
 build: ## the program, at bin/kvladder
 	@mkdir -p bin
@@ -35,6 +35,12 @@ bench: ## benchmarks, as ratios against a peer in one run where there is one
 
 check-scipy: ## exact tests and intervals against SciPy, on 10,000 random tables each
 	GO="$(GO)" ./scoring/compare/scipy/run.sh
+
+MIB  ?= 1024
+ROWS ?= 200000
+bench-verify: ## verify beside sha256sum on MIB of objects, and over ROWS replies: speed and memory
+	KVLADDER_BENCH_MIB=$(MIB) $(GO) test -run '^$$' -bench VerifyObjects -benchtime 3x ./receipts
+	KVLADDER_BENCH_ROWS=$(ROWS) $(GO) test -run '^$$' -bench VerifyRows -benchtime 1x -timeout 2h ./cmd/kvladder
 
 LADDERS ?= 20000
 bench-stats: ## false alarms and power of the verdict table, on LADDERS simulated ladders a world
