@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -94,6 +95,11 @@ func Up(ctx context.Context, l Launch) (*Running, error) {
 	spec, err := l.Engine.Spec(l.Pins, l.Address, l.Resources)
 	if err != nil {
 		return nil, fmt.Errorf("arm %s (%s): %w", l.Arm, l.Engine.Name(), err)
+	}
+	for _, dir := range []string{l.Resources.Store, l.Resources.Slots} {
+		if dir != "" && !slices.Contains(spec.Folders, dir) {
+			spec.Folders = append(spec.Folders, dir)
+		}
 	}
 	url := l.URL
 	if url == "" {

@@ -53,7 +53,12 @@ type Ladder struct {
 	file   string
 	source []byte
 	tree   ast.Node // where the members stand
+	by     Launcher // for its pins; nil = it has none
 }
+
+// LaunchBy tells the ladder its launcher, whose pins an arm may then state, and whose
+// refusals are those of the ladder.
+func (l *Ladder) LaunchBy(by Launcher) { l.by = by }
 
 // File is where the ladder was read from; a relative Set is looked up beside it.
 func (l *Ladder) File() string { return l.file }

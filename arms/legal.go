@@ -40,19 +40,41 @@ var nowhere = struct {
 	res Resources
 }{Address{Host: "127.0.0.1", Port: 1}, Resources{Self: "kvladder", Cache: "cache", Store: "store", Slots: "slots", Beside: Address{Host: "127.0.0.1", Port: 1}}}
 
-// legal asks the engine whether it would start with these pins.
+// engine is pins without those of the launcher.
+func (r *resolver) engine(pins map[string]string) map[string]string {
+	engine, _ := LauncherPins(r.l.by, pins)
+	return engine
+}
+
+// tried asks engine and launcher whether they would start with these pins.
+func (r *resolver) tried(pins map[string]string) error {
+	engine, own := LauncherPins(r.l.by, maps.Clone(pins))
+	if _, err := r.eng.Spec(engine, nowhere.at, nowhere.res); err != nil {
+		return err
+	}
+	if p, ok := r.l.by.(Pinned); ok {
+		_, err := p.With(own)
+		return err
+	}
+	return nil
+}
+
+// legal asks whether a process would be started with these pins.
 func (r *resolver) legal(name string, pins map[string]string, g Dtype, e Entry) error {
-	_, err := r.eng.Spec(maps.Clone(pins), nowhere.at, nowhere.res)
+	err := r.tried(pins)
 	if err == nil {
 		return nil
 	}
 	// Which of the stated pins is it? The one that the engine refuses beside its defaults.
 	at := []any{"arms", e.at - 1}
+	if always := r.tried(r.known); always != nil && always.Error() == err.Error() {
+		return r.l.wrong(at, "state a value that is taken", "arm %s: %v", name, err) // a pin that has to be stated is missing
+	}
 	for _, k := range sortedKeys(pins) {
 		if path := r.stated(k, g, e); path != nil {
 			alone := maps.Clone(r.known)
 			alone[k] = pins[k]
-			if _, refused := r.eng.Spec(alone, nowhere.at, nowhere.res); refused != nil && refused.Error() == err.Error() {
+			if refused := r.tried(alone); refused != nil && refused.Error() == err.Error() {
 				at = path
 				break
 			}
@@ -92,7 +114,7 @@ func (r *resolver) legalLaunches() error {
 			}
 			pins := maps.Clone(a.Pins)
 			maps.Copy(pins, overrides(st.Args))
-			if _, err := r.eng.Spec(pins, nowhere.at, nowhere.res); err != nil {
+			if err := r.tried(pins); err != nil {
 				return r.l.wrong(r.entryOf(a), "state a value that the engine takes", "arm %s: launch %s: %v", a.Name, strings.Join(st.Args, " "), err)
 			}
 		}

@@ -22,6 +22,9 @@ func (l *Ladder) Resolve(s *prompts.Set, eng Engine) (*Plan, error) {
 		return nil, err
 	}
 	r := &resolver{l: l, s: s, eng: eng, known: eng.Pins(), origin: map[string]string{}}
+	if p, ok := l.by.(Pinned); ok {
+		maps.Copy(r.known, p.Pins())
+	}
 	for i, p := range l.Subject {
 		if _, ok := r.known[p]; !ok {
 			return nil, l.wrong([]any{"subject", i}, "its pins: "+strings.Join(sortedKeys(r.known), ", "), "subject: engine %s has no pin %.80q", eng.Name(), p)
@@ -648,7 +651,7 @@ func (r *resolver) expect() {
 func (r *resolver) expectRanks(pins map[string]string, steps []Step) []map[string]scoring.Reuse {
 	n := r.plan.Replay.Ranks
 	if n <= 1 {
-		return r.eng.Expect(r.s, pins, steps)
+		return r.eng.Expect(r.s, r.engine(pins), steps)
 	}
 	var out []map[string]scoring.Reuse
 	for k := range n {
@@ -662,7 +665,7 @@ func (r *resolver) expectRanks(pins map[string]string, steps []Step) []map[strin
 				part.Prompts = append(part.Prompts, p)
 			}
 		}
-		for i, m := range r.eng.Expect(&part, pins, steps) {
+		for i, m := range r.eng.Expect(&part, r.engine(pins), steps) {
 			if i == len(out) {
 				out = append(out, map[string]scoring.Reuse{})
 			}

@@ -20,6 +20,9 @@ type Spec struct {
 	// Files are paths that must exist before the launch (a model, a binary): a missing one is
 	// reported by name before anything is started.
 	Files []string
+	// Folders are written to by the process: a launcher whose processes see other files than
+	// this program has to let them see these. Up fills in those of the Resources.
+	Folders []string
 }
 
 // Address is where a process should listen.
@@ -205,6 +208,85 @@ type Process interface {
 	Err() error                     // why, after Done
 	Exit() *int                     // exit status, after Done; nil when not known
 	Stop(ctx context.Context) error // ends the whole family and waits; repeatable
+}
+
+// The interfaces below are what some launchers and their processes can do beside that.
+
+// Pinned is a Launcher with pins of its own, which stand beside the engine's in a ladder: what
+// an image holds decides as much of what is measured as a flag does.
+type Pinned interface {
+	Launcher
+	// Pins lists them with their defaults. No engine has a pin of one of these names.
+	Pins() map[string]string
+	// With is the launcher under pins, those it does not know left aside. It starts nothing
+	// and asks nobody; an error names the pin that cannot be meant so.
+	With(pins map[string]string) (Launcher, error)
+}
+
+// Preparer is a Launcher with something to do before a first launch that may take longer than
+// any launch should, such as loading an image.
+type Preparer interface {
+	Prepare(ctx context.Context, say func(format string, args ...any)) error
+}
+
+// Labeller is a Launcher whose processes live on when this program is killed. Each carries a
+// label, by which it is found and ended later.
+type Labeller interface {
+	Launcher
+	// Labelled is the launcher with the run folder that its processes' label names.
+	Labelled(folder string) Launcher
+	// Left lists everything of this user that carries the label of any run folder.
+	Left(ctx context.Context) ([]Left, error)
+}
+
+// Left is something that carries a launcher's label.
+type Left struct {
+	Kind   string // "podman container", "slurm job"
+	ID     string
+	Folder string // the run folder it was launched for
+	Start  string
+	State  string
+	End    func(ctx context.Context) error // ends it and waits until it is gone
+}
+
+// Elsewhere is a Launcher whose processes run on other machines. The harness goes there with
+// the server: what is launched is this program, which climbs one chain with Beside.
+type Elsewhere interface {
+	Launcher
+	Beside() Launcher
+}
+
+// Watched is a Process that may be started again by somebody else under the same id.
+type Watched interface {
+	Process
+	// Replaced says what was seen when the process was no longer the one that was launched,
+	// and when the other one began; "" while it is the same. It asks nobody.
+	Replaced() (seen string, since time.Time)
+	// Look asks the system now. Afterwards Done and Replaced are up to date.
+	Look(ctx context.Context)
+}
+
+// Stating is a Process that reads pins of its launcher back.
+type Stating interface {
+	ReadPins(ctx context.Context, pins map[string]string) []probes.PinRead
+}
+
+// LauncherPins parts pins into the engine's and those of the launcher.
+func LauncherPins(l Launcher, pins map[string]string) (engine, launcher map[string]string) {
+	p, ok := l.(Pinned)
+	if !ok {
+		return pins, nil
+	}
+	engine, launcher = map[string]string{}, map[string]string{}
+	own := p.Pins()
+	for k, v := range pins {
+		if _, mine := own[k]; mine {
+			launcher[k] = v
+		} else {
+			engine[k] = v
+		}
+	}
+	return engine, launcher
 }
 
 // NotReadyError says that an arm's server did not come up, with the last lines it printed.

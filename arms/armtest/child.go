@@ -11,6 +11,8 @@ package armtest
 import (
 	"bufio"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -51,6 +53,8 @@ func Main(m *testing.M, programs map[string]func(args []string) int) {
 //	daemon           starts a stubborn child that leaves the process group and whose parent
 //	                 ends at once, and lives like serve
 //	abandon          does the same and ends at once with status 3
+//	http PORT        answers on 127.0.0.1:PORT with the status 200, and lives like serve
+//	complain         prints twenty lines and ends with status 5
 func Child(what ...string) []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -60,7 +64,7 @@ func Child(what ...string) []string {
 }
 
 // deadline bounds the life of every child, so that a failed test leaves none for long.
-const deadline = 60 * time.Second
+const deadline = 120 * time.Second
 
 func child(args []string) int {
 	time.AfterFunc(deadline, func() { os.Exit(9) })
@@ -88,6 +92,18 @@ func child(args []string) int {
 	case "abandon":
 		begin(false, "fork")
 		return 3
+	case "http":
+		ln, err := net.Listen("tcp", "127.0.0.1:"+args[1])
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		go http.Serve(ln, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	case "complain":
+		for i := range 20 {
+			fmt.Printf("complaint %d: no such device\n", i+1)
+		}
+		return 5
 	case "fork": // the first half of a daemon: starts the other half and leaves it
 		begin(true, "stubborn")
 		return 0

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +18,7 @@ import (
 	"time"
 
 	"kvladder/arms"
+	"kvladder/probes"
 )
 
 // Log is a writer that can be read while it is written.
@@ -58,7 +63,7 @@ func (l *Log) WaitPids(t testing.TB, n int) []int {
 
 // Eventually says whether ok came true within a few seconds.
 func Eventually(ok func() bool) bool {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return true
 		}
@@ -89,10 +94,30 @@ func AllGone(t testing.TB, pids []int) {
 	}
 }
 
-// TestLauncher tries a launcher that starts processes on this machine. It comes twice: l
-// with a grace period that a child which ends when asked never exceeds, however busy the
-// machine, and hasty with a short one, for the children that do not.
-func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
+// LauncherCase is what TestLauncher has to be told of a launcher.
+type LauncherCase struct {
+	// Launcher gives a child a grace period that one which ends when asked never exceeds,
+	// however busy the machine; Hasty a short one, for the children that do not.
+	Launcher, Hasty arms.Launcher
+	// Host translates what a process takes for a pid into the number that it has here, while
+	// both live; nil = they are the same, 0 = there is no such process.
+	Host func(p arms.Process, pid int) int
+	// Inherits are variables of this program that a process must have too.
+	Inherits []string
+	// Foreign says that the program is looked up elsewhere than among the files here. Absent
+	// then launches one that is not there, and says what it is called.
+	Foreign bool
+	Absent  func() (arms.Launcher, string)
+	// Restart starts a running process again behind the launcher's back; nil = nobody can.
+	Restart func(t *testing.T, p arms.Process)
+	// Program is a program that launches a child for a run folder, passes on what it prints,
+	// and is killed; nil = not tried.
+	Program func(folder string, child ...string) *exec.Cmd
+}
+
+// TestLauncher tries what every launcher that starts processes must keep to, with real ones.
+func TestLauncher(t *testing.T, c LauncherCase) {
+	l, hasty := c.Launcher, c.Hasty
 	launchWith := func(t *testing.T, l arms.Launcher, spec arms.Spec) (arms.Process, *Log) {
 		t.Helper()
 		log := new(Log)
@@ -110,11 +135,26 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 		return launchWith(t, l, spec)
 	}
 	child := func(what ...string) arms.Spec { return arms.Spec{Argv: Child(what...)} }
+	// pids waits for n processes to announce themselves and gives their numbers here.
+	pids := func(t *testing.T, p arms.Process, log *Log, n int) []int {
+		t.Helper()
+		said := log.WaitPids(t, n)
+		if c.Host == nil {
+			return said
+		}
+		var here []int
+		for _, pid := range said {
+			if h := c.Host(p, pid); h != 0 {
+				here = append(here, h)
+			}
+		}
+		return here
+	}
 	wait := func(t *testing.T, p arms.Process) {
 		t.Helper()
 		select {
 		case <-p.Done():
-		case <-time.After(20 * time.Second):
+		case <-time.After(60 * time.Second):
 			t.Fatal("the process has not ended")
 		}
 	}
@@ -137,7 +177,7 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 	})
 	t.Run("lives until it is stopped", func(t *testing.T) {
 		p, log := launch(t, child("serve"))
-		pid := log.WaitPids(t, 1)[0]
+		here := pids(t, p, log, 1)
 		if p.ID() == "" {
 			t.Error("a running process has no id")
 		}
@@ -149,7 +189,7 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 		}
 		stop(t, p)
 		stop(t, p) // repeatable
-		AllGone(t, []int{pid})
+		AllGone(t, here)
 		if !strings.Contains(log.String(), "bye") {
 			t.Errorf("the process was not asked to end before it was killed; log:\n%s", log)
 		}
@@ -201,7 +241,8 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 		}
 	})
 	t.Run("death by signal", func(t *testing.T) {
-		p, _ := launch(t, child("die"))
+		p, log := launch(t, child("serve"))
+		syscall.Kill(pids(t, p, log, 1)[0], syscall.SIGKILL)
 		wait(t, p)
 		if x := p.Exit(); x != nil && *x != 128+9 {
 			t.Errorf("exit status %s after SIGKILL, want 137 or none", show(x))
@@ -212,13 +253,13 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 	})
 	t.Run("ignores SIGTERM", func(t *testing.T) {
 		p, log := launchWith(t, hasty, child("stubborn"))
-		pids := log.WaitPids(t, 1)
+		here := pids(t, p, log, 1)
 		stop(t, p)
-		AllGone(t, pids)
+		AllGone(t, here)
 	})
 	t.Run("ends at once when the context is over", func(t *testing.T) {
 		p, log := launch(t, child("stubborn"))
-		pids := log.WaitPids(t, 1)
+		here := pids(t, p, log, 1)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		begun := time.Now()
@@ -228,25 +269,26 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 		if took := time.Since(begun); took > 20*time.Second {
 			t.Errorf("the grace period was waited for: %v", took)
 		}
-		AllGone(t, pids)
+		AllGone(t, here)
 	})
 	t.Run("whole family", func(t *testing.T) {
 		p, log := launchWith(t, hasty, child("family"))
-		pids := log.WaitPids(t, 3)
+		here := pids(t, p, log, 3)
 		stop(t, p)
-		AllGone(t, pids)
+		AllGone(t, here)
 	})
 	t.Run("process that forked twice and left the group", func(t *testing.T) {
 		p, log := launchWith(t, hasty, child("daemon"))
-		pids := log.WaitPids(t, 2)
+		here := pids(t, p, log, 2)
 		stop(t, p)
-		AllGone(t, pids)
+		AllGone(t, here)
 	})
 	t.Run("what the process abandons when it ends by itself", func(t *testing.T) {
 		p, log := launch(t, child("abandon"))
 		wait(t, p)
-		pids := log.WaitPids(t, 1)
-		AllGone(t, pids)
+		if said := log.WaitPids(t, 1); c.Host == nil { // elsewhere the number says nothing any more
+			AllGone(t, said)
+		}
 		if x := p.Exit(); x == nil || *x != 3 {
 			t.Errorf("exit status %s, want 3", show(x))
 		}
@@ -259,7 +301,7 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 		p, log := launch(t, spec)
 		wait(t, p)
 		got := "\n" + log.String()
-		for _, want := range []string{"\nARMTEST_ASKED_FOR=yes\n", "\nTZ=Etc/UTC\n", "\nLANG=C.UTF-8\n", "\nPATH="} {
+		for _, want := range append([]string{"\nARMTEST_ASKED_FOR=yes\n", "\nTZ=Etc/UTC\n", "\nPATH="}, inherited(c.Inherits)...) {
 			if !strings.Contains(got, want) {
 				t.Errorf("the process lacks %q; it has:%s", strings.TrimSpace(want), got)
 			}
@@ -284,7 +326,7 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 		}
 	})
 	t.Run("missing program is named", func(t *testing.T) {
-		for _, name := range []string{"/no/such/engine", "no-such-engine"} {
+		try := func(l arms.Launcher, name string) {
 			p, err := l.Launch(context.Background(), arms.Spec{Argv: []string{name}}, new(Log))
 			if err == nil {
 				p.Stop(context.Background())
@@ -293,6 +335,12 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 				t.Errorf("error %q does not name %s", err, name)
 			}
 		}
+		if c.Foreign {
+			try(c.Absent())
+			return
+		}
+		try(l, "/no/such/engine")
+		try(l, "no-such-engine")
 	})
 	t.Run("nothing is launched once the context is over", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -306,6 +354,200 @@ func TestLauncher(t *testing.T, l, hasty arms.Launcher) {
 			t.Errorf("error %v, want the context's", err)
 		}
 	})
+	t.Run("comes up at a port of the kernel's", func(t *testing.T) {
+		port := freePort(t)
+		log := &arms.Tail{To: new(Log)}
+		r, err := arms.Up(context.Background(), arms.Launch{Arm: "C0", Engine: helper{child: []string{"http", strconv.Itoa(port)}}, Launcher: l,
+			Address: arms.Address{Host: "127.0.0.1", Port: port}, Log: log, Deadline: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Process.Stop(context.Background()) })
+		stop(t, r.Process)
+		if err := (helper{}).Ready(context.Background(), r.Endpoint); err == nil {
+			t.Error("it still answers after it was stopped")
+		}
+	})
+	t.Run("a crash tells its status and last lines", func(t *testing.T) {
+		log := &arms.Tail{To: new(Log)}
+		r, err := arms.Up(context.Background(), arms.Launch{Arm: "C0", Engine: helper{child: []string{"complain"}}, Launcher: l,
+			Address: arms.Address{Host: "127.0.0.1", Port: freePort(t)}, Log: log, Deadline: time.Minute})
+		var not *arms.NotReadyError
+		if err == nil {
+			r.Process.Stop(context.Background())
+			t.Fatal("it is up")
+		}
+		if !errors.As(err, &not) || !strings.Contains(err.Error(), "exit status 5") {
+			t.Fatalf("error %v, want a NotReadyError that names the exit status 5", err)
+		}
+		if n := len(not.LastLines); n == 0 || not.LastLines[n-1] != "complaint 20: no such device" || !strings.Contains(err.Error(), "complaint 20") {
+			t.Errorf("last lines %q", not.LastLines)
+		}
+	})
+	t.Run("what never answers tells its last lines and is ended", func(t *testing.T) {
+		lines := new(Log)
+		log := &arms.Tail{To: lines}
+		r, err := arms.Up(context.Background(), arms.Launch{Arm: "C0", Engine: helper{child: []string{"serve"}}, Launcher: hasty,
+			Address: arms.Address{Host: "127.0.0.1", Port: freePort(t)}, Log: log, Deadline: 5 * time.Second})
+		if err == nil {
+			r.Process.Stop(context.Background())
+			t.Fatal("it is up")
+		}
+		var not *arms.NotReadyError
+		if !errors.As(err, &not) || !strings.Contains(strings.Join(not.LastLines, " "), "pid ") {
+			t.Errorf("error %v, want a NotReadyError with its lines", err)
+		}
+		if c.Host == nil {
+			AllGone(t, lines.Pids())
+		}
+	})
+	if c.Restart != nil {
+		t.Run("a restart from outside is seen", func(t *testing.T) {
+			p, log := launch(t, child("serve"))
+			log.WaitPids(t, 1)
+			w, ok := p.(arms.Watched)
+			if !ok {
+				t.Fatal("somebody can start the process again, and it does not watch for it")
+			}
+			start, restarts := p.Start(), *p.Restarts()
+			if seen, _ := w.Replaced(); seen != "" {
+				t.Fatalf("replaced before it was: %s", seen)
+			}
+			c.Restart(t, p)
+			if !Eventually(func() bool { seen, _ := w.Replaced(); return seen != "" }) {
+				t.Fatal("the restart was not seen by itself")
+			}
+			if _, since := w.Replaced(); since.IsZero() || time.Since(since) > time.Minute {
+				t.Errorf("started again at %v", since)
+			}
+			if n := *p.Restarts(); n != restarts+1 {
+				t.Errorf("%d restarts, want %d", n, restarts+1)
+			}
+			if p.Start() == start {
+				t.Errorf("the start time is still %s", start)
+			}
+			select {
+			case <-p.Done():
+				t.Errorf("a process that runs again is said to have ended: %v", p.Err())
+			default:
+			}
+			stop(t, p)
+		})
+	}
+	if lab, ok := l.(arms.Labeller); ok {
+		t.Run("label", func(t *testing.T) {
+			folder := t.TempDir()
+			p, log := launchWith(t, lab.Labelled(folder), child("serve"))
+			here := pids(t, p, log, 1)
+			left := labelled(t, lab, folder)
+			if len(left) != 1 || left[0].ID != p.ID() || left[0].Kind == "" || left[0].Start == "" || left[0].State == "" {
+				t.Fatalf("of folder %s these are found: %+v, want process %s", folder, left, p.ID())
+			}
+			if err := left[0].End(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			wait(t, p)
+			AllGone(t, here)
+			if left := labelled(t, lab, folder); len(left) != 0 {
+				t.Errorf("still found after its end: %+v", left)
+			}
+			stop(t, p)
+		})
+		t.Run("nothing stopped is found", func(t *testing.T) {
+			folder := t.TempDir()
+			p, log := launchWith(t, lab.Labelled(folder), child("serve"))
+			log.WaitPids(t, 1)
+			stop(t, p)
+			if left := labelled(t, lab, folder); len(left) != 0 {
+				t.Errorf("found after it was stopped: %+v", left)
+			}
+		})
+	}
+	if c.Program != nil {
+		t.Run("the launching program is killed", func(t *testing.T) {
+			folder := t.TempDir()
+			log := new(Log)
+			cmd := c.Program(folder, "serve")
+			cmd.Stdout, cmd.Stderr = log, log
+			cmd.WaitDelay = time.Second
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			said := log.WaitPids(t, 1)
+			cmd.Process.Signal(syscall.SIGKILL)
+			cmd.Wait()
+			lab, ok := l.(arms.Labeller)
+			if !ok {
+				AllGone(t, said)
+				return
+			}
+			left := labelled(t, lab, folder)
+			if len(left) != 1 {
+				t.Fatalf("of folder %s these are found: %+v, want one", folder, left)
+			}
+			if err := left[0].End(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if c.Host == nil {
+				AllGone(t, said)
+			}
+			if left := labelled(t, lab, folder); len(left) != 0 {
+				t.Errorf("still found after its end: %+v", left)
+			}
+		})
+	}
+}
+
+// labelled is what a launcher finds of one run folder.
+func labelled(t *testing.T, l arms.Labeller, folder string) []arms.Left {
+	t.Helper()
+	all, err := l.Left(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(f arms.Left) bool { return f.Folder != folder })
+}
+
+func inherited(names []string) []string {
+	var out []string
+	for _, n := range names {
+		out = append(out, "\n"+n+"="+os.Getenv(n)+"\n")
+	}
+	return out
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// helper is as much of an engine as Up asks for: its server is a child.
+type helper struct {
+	arms.Engine // what is not asked for is not there
+	child       []string
+}
+
+func (helper) Name() string { return "helper" }
+
+func (e helper) Spec(map[string]string, arms.Address, arms.Resources) (arms.Spec, error) {
+	return arms.Spec{Argv: Child(e.child...)}, nil
+}
+
+func (helper) Ready(ctx context.Context, at probes.Endpoint) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.URL, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 // TestAttached tries a launcher that takes what somebody else started: url is of a

@@ -25,8 +25,9 @@ import (
 // launches something and is then killed.
 func TestMain(m *testing.M) {
 	armtest.Main(m, map[string]func([]string) int{
-		"hold":     hold,
-		"launches": launches,
+		"hold":        hold,
+		"launches":    launches,
+		"launches-in": launchesIn,
 	})
 }
 
@@ -47,7 +48,17 @@ func launches(args []string) int {
 }
 
 func TestLocal(t *testing.T) {
-	armtest.TestLauncher(t, launch.Local{Grace: time.Minute}, launch.Local{Grace: 300 * time.Millisecond})
+	t.Setenv("LANG", "C.UTF-8")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	armtest.TestLauncher(t, armtest.LauncherCase{
+		Launcher: launch.Local{Grace: time.Minute}, Hasty: launch.Local{Grace: 300 * time.Millisecond}, Inherits: []string{"LANG", "PATH"},
+		Program: func(_ string, child ...string) *exec.Cmd {
+			return exec.Command(self, append([]string{"launches"}, child...)...)
+		},
+	})
 }
 
 // TestNoOrphans ends the launching program in each way that a program can end, and asks

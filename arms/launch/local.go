@@ -140,7 +140,7 @@ func check(spec arms.Spec, env []string) error {
 	}
 	for _, f := range spec.Files {
 		if _, err := os.Stat(resolve(spec.Dir, f)); err != nil {
-			return missing(f, err)
+			return missingFile(f, err)
 		}
 	}
 	var path string
@@ -164,7 +164,7 @@ func resolve(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-func missing(file string, err error) error {
+func missingFile(file string, err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err
@@ -176,7 +176,7 @@ func missing(file string, err error) error {
 func lookPath(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		if err := executable(name); err != nil {
-			return "", missing(name, err)
+			return "", missingFile(name, err)
 		}
 		return name, nil
 	}
@@ -185,7 +185,7 @@ func lookPath(name, path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", missing(name, errors.New("no such program on the path"))
+	return "", missingFile(name, errors.New("no such program on the path"))
 }
 
 func executable(file string) error {
