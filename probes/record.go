@@ -217,6 +217,7 @@ const (
 	FactLoads       = "loads"       // LoadsFact: what the engine itself says of the requests of a pass
 	FactPool        = "pool"        // PoolFact
 	FactRunning     = "running"     // RunningFact
+	FactGathered    = "gathered"    // GatheredFact: the records that follow were made elsewhere
 	FactLoadFailed  = "load-failed" // LoadFailedFact
 	FactStop        = "stop"        // StopFact: a soak ends before its length, by its registered rule
 )
@@ -310,6 +311,14 @@ type DeathFact struct {
 	Seen   string `json:"seen"`
 	Prompt string `json:"prompt,omitempty"` // in flight
 	Pass   int    `json:"pass,omitempty"`
+	After  int64  `json:"after,omitempty"` // microseconds since the clock zero: what was answered later came from another process; 0 = not known
+}
+
+// GatheredFact names the transcript of a chain that was climbed on another machine, whose
+// records are appended behind it with their own times.
+type GatheredFact struct {
+	Transcript digest.Digest `json:"transcript"`
+	Records    int           `json:"records"`
 }
 
 // ArmEndFact closes an arm.

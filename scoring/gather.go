@@ -261,6 +261,7 @@ func (t *transcript) addFact(r *probes.Record, a *armRun, at runChain, open map[
 		t.dead[at] = true
 		if a != nil && !a.ended {
 			a.deaths = append(a.deaths, deathSeen{r.Time, f})
+			a.void(f.After)
 		}
 		return
 	case probes.FactStopped:
@@ -339,6 +340,20 @@ func (t *transcript) addFact(r *probes.Record, a *armRun, at runChain, open map[
 			f.What = r.Fact.Error
 		}
 		a.harness = append(a.harness, f.What)
+	}
+}
+
+// void drops the replies that came whole after a moment: another process gave them. 0 drops none.
+func (a *armRun) void(after int64) {
+	if after == 0 {
+		return
+	}
+	for _, pass := range a.passes {
+		for id, w := range pass {
+			if w.reply.LastAt > after {
+				delete(pass, id)
+			}
+		}
 	}
 }
 

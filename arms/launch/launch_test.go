@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -28,12 +29,17 @@ func TestMain(m *testing.M) {
 		"hold":        hold,
 		"launches":    launches,
 		"launches-in": launchesIn,
+		"submits":     submits,
 	})
 }
 
-// hold is `hold --report -- argv...`.
+// hold is `hold [--report] -- argv...`.
 func hold(args []string) int {
-	return launch.Hold(args[2:], os.Stdin, os.Stdout, os.Stderr, launch.Report())
+	var status io.Writer
+	if args[0] == "--report" {
+		status, args = launch.Report(), args[1:]
+	}
+	return launch.Hold(args[1:], os.Stdin, os.Stdout, os.Stderr, status)
 }
 
 // launches starts a child and passes on what it prints, until it is killed.

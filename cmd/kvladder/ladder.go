@@ -30,9 +30,11 @@ func resolve(path string) (*resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := findLauncher(l.Launcher, self); err != nil {
+	by, err := findLauncher(l.Launcher, self)
+	if err != nil {
 		return nil, &arms.FileError{File: path, What: err.Error()}
 	}
+	l.LaunchBy(by)
 	s, err := prompts.Open(l.SetPath())
 	if err != nil {
 		return nil, err

@@ -151,6 +151,13 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 		return none, err
 	}
 	defer folder.Close()
+	if lab, ok := launcher.(arms.Labeller); ok {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return none, err
+		}
+		launcher = lab.Labelled(abs)
+	}
 	fmt.Fprintf(stderr, "ladder %s, plan %s, in %s\n", r.plan.Ladder, d.Short(), path)
 	c := &climb.Climb{Plan: r.plan, Set: r.set, Engine: r.engine, Launcher: launcher, Attacher: attacher, Folder: folder, Tool: "kvladder " + toolVersion(),
 		Self: self, Cache: cache, Only: o.Only, Attach: attach, APIKey: os.Getenv("KVLADDER_API_KEY"),

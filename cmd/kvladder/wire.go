@@ -37,7 +37,9 @@ var engines = map[string]func() arms.Engine{
 
 // launchers are what a ladder may name in `launcher:`.
 var launchers = map[string]func(self string) arms.Launcher{
-	"local": func(self string) arms.Launcher { return launch.Local{Self: self} },
+	"container": func(self string) arms.Launcher { return launch.Container{} },
+	"local":     func(self string) arms.Launcher { return launch.Local{Self: self} },
+	"slurm":     func(self string) arms.Launcher { return launch.Slurm{Self: self} },
 }
 
 // attacher launches nothing: it holds on to a server that somebody else started.
@@ -51,6 +53,7 @@ func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	return []*cobra.Command{
 		newAmendCmd(stdout, stderr),
 		newAuditCmd(stdout, stderr),
+		newChainCmd(stderr),
 		newDemoCmd(stdout, stderr),
 		newDiffCmd(stdout, stderr),
 		newDoctorCmd(stdout, stderr),

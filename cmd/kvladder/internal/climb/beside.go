@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"kvladder/arms"
@@ -26,7 +27,7 @@ type beside struct {
 const besideWithin = 2 * time.Minute
 
 // company launches the second process where these pins need one and none runs yet.
-func (r *chainRun) company(ctx context.Context, pinned map[string]string) error {
+func (r *chainRun) company(ctx context.Context, launcher arms.Launcher, pinned map[string]string) error {
 	eng, ok := r.c.Engine.(arms.Companion)
 	if !ok || r.beside != nil || r.c.Attach[r.arm.Name] != "" {
 		return nil
@@ -53,7 +54,12 @@ func (r *chainRun) company(ctx context.Context, pinned map[string]string) error 
 	lctx, cancel := context.WithTimeout(ctx, besideWithin)
 	defer cancel()
 	begin := time.Now()
-	p, err := r.c.Launcher.Launch(lctx, spec, tail)
+	for _, dir := range []string{res.Store, res.Slots} {
+		if !slices.Contains(spec.Folders, dir) {
+			spec.Folders = append(spec.Folders, dir)
+		}
+	}
+	p, err := launcher.Launch(lctx, spec, tail)
 	if err != nil {
 		f.Close()
 		return fmt.Errorf("arm %s (%s): the process beside the server: %w", r.arm.Name, r.c.Engine.Name(), err)
@@ -77,7 +83,7 @@ func (r *chainRun) company(ctx context.Context, pinned map[string]string) error 
 		return &arms.NotReadyError{Arm: r.arm.Name, Engine: r.c.Engine.Name() + ", the process beside it", Waited: time.Since(begin), Err: err, LastLines: tail.Last()}
 	}
 	r.res.Beside = at
-	return r.fact(probes.FactIncarnation+"-beside", "launcher "+r.c.Launcher.Name(), probes.IncarnationFact{ID: p.ID(), Argv: spec.Argv, Env: spec.Env, URL: fmt.Sprintf("%s:%d", at.Host, at.Port), Start: p.Start()})
+	return r.fact(probes.FactIncarnation+"-beside", "launcher "+launcher.Name(), probes.IncarnationFact{ID: p.ID(), Argv: spec.Argv, Env: spec.Env, URL: fmt.Sprintf("%s:%d", at.Host, at.Port), Start: p.Start()})
 }
 
 // besideAlive is an error once the second process has ended: what the arm measures then is

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -351,8 +352,12 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 		k, v, _ := strings.Cut(w, "=")
 		pinned[k] = v
 	}
+	launcher, pinned, own, err := r.launcher(pinned)
+	if err != nil {
+		return err
+	}
 	r.pins = pinned
-	if err := r.company(ctx, pinned); err != nil {
+	if err := r.company(ctx, launcher, pinned); err != nil {
 		return err
 	}
 	r.launches++
@@ -380,15 +385,12 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 			}
 		}
 	}}
-	launcher, url := r.c.Launcher, r.c.Attach[r.arm.Name]
+	url := r.c.Attach[r.arm.Name]
 	var ranks []string // where each rank is a server
 	if ranks = strings.Split(url, ","); len(ranks) > 1 {
 		url = ranks[0]
 	} else {
 		ranks = nil
-	}
-	if url != "" {
-		launcher = r.c.Attacher(url)
 	}
 	at := arms.Address{Host: "127.0.0.1"}
 	var deadline time.Duration
@@ -419,11 +421,22 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 		return err
 	}
 	pins, err := r.c.Engine.ReadPins(ctx, run.Endpoint, pinned)
+	var mine []probes.PinRead
+	if st, ok := run.Process.(arms.Stating); ok {
+		mine = st.ReadPins(ctx, own)
+	} else {
+		for _, name := range slices.Sorted(maps.Keys(own)) {
+			mine = append(mine, probes.PinRead{Name: name, Asked: own[name]})
+		}
+	}
 	if err != nil {
 		rec := r.at()
 		rec.Kind = probes.KindFact
 		rec.Fact = &probes.Fact{Name: probes.FactPins, Source: "engine", Error: err.Error()}
-		return r.c.append(rec)
+		if err := r.c.append(rec); err != nil || len(mine) == 0 {
+			return err
+		}
+		return r.fact(probes.FactPins, "launcher "+launcher.Name(), probes.PinsFact{Read: mine})
 	}
 	if lr, ok := r.c.Engine.(arms.LogReader); ok {
 		if lf, err := os.Open(r.c.Folder.at(r.logName)); err == nil {
@@ -439,7 +452,30 @@ func (r *chainRun) launch(ctx context.Context, args []string) error {
 			er.ReadEnviron(env, pins)
 		}
 	}
-	return r.fact(probes.FactPins, "engine", probes.PinsFact{Read: pins})
+	source := "engine"
+	if len(mine) > 0 {
+		source += " and launcher " + launcher.Name()
+	}
+	return r.fact(probes.FactPins, source, probes.PinsFact{Read: append(pins, mine...)})
+}
+
+// launcher is what launches under these pins, which it parts into the engine's and its own.
+func (r *chainRun) launcher(pins map[string]string) (l arms.Launcher, engine, own map[string]string, err error) {
+	engine, own = arms.LauncherPins(r.c.Launcher, pins)
+	switch p, ok := r.c.Launcher.(arms.Pinned); {
+	case r.c.Attach[r.arm.Name] != "":
+		url, _, _ := strings.Cut(r.c.Attach[r.arm.Name], ",") // of the first rank
+		l = r.c.Attacher(url)
+	case r.c.Beside != nil:
+		l = r.c.Beside
+	case ok:
+		if l, err = p.With(own); err != nil {
+			err = fmt.Errorf("arm %s: %w", r.arm.Name, err)
+		}
+	default:
+		l = r.c.Launcher
+	}
+	return l, engine, own, err
 }
 
 // environ is the environment that a process of this machine was started with, where the
@@ -519,7 +555,7 @@ func (r *chainRun) gone(ctx context.Context, otherwise error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	dead, err := r.death("", 0)
+	dead, err := r.death(ctx, "", 0)
 	if err != nil {
 		return err
 	}
@@ -529,8 +565,29 @@ func (r *chainRun) gone(ctx context.Context, otherwise error) error {
 	return otherwise
 }
 
-// death writes a FactDeath when the process has ended or printed a death line, and says so.
-func (r *chainRun) death(prompt string, pass int) (bool, error) {
+// replaced writes a FactDeath when somebody else has started the process again. With now the
+// system is asked; without, what the launcher's own watch has seen is enough.
+func (r *chainRun) replaced(ctx context.Context, now bool, prompt string, pass int) (bool, error) {
+	w, ok := r.proc.Process.(arms.Watched)
+	if !ok {
+		return false, nil
+	}
+	if now {
+		w.Look(ctx)
+	}
+	seen, since := w.Replaced()
+	if seen == "" {
+		return false, nil
+	}
+	return true, r.fact(probes.FactDeath, "launcher", probes.DeathFact{Sub: "RESTARTED", Seen: seen, Prompt: prompt, Pass: pass, After: max(1, since.Sub(r.c.zero).Microseconds())})
+}
+
+// death writes a FactDeath when the process has ended, was started again, or printed a death
+// line, and says so.
+func (r *chainRun) death(ctx context.Context, prompt string, pass int) (bool, error) {
+	if again, err := r.replaced(ctx, true, prompt, pass); again || err != nil {
+		return again, err
+	}
 	select {
 	case <-r.proc.Process.Done():
 		seen := "the process ended"

@@ -12,15 +12,18 @@ package climb
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"kvladder/arms"
+	"kvladder/arms/launch"
 	"kvladder/probes"
 	"kvladder/prompts"
 	"kvladder/scoring"
@@ -33,11 +36,13 @@ type Climb struct {
 	Engine    arms.Engine
 	Launcher  arms.Launcher
 	Attacher  func(url string) arms.Launcher // for Attach
+	Beside    arms.Launcher                  // set where this is the harness beside the server: what Launcher gives to go on with
 	Folder    *Folder
 	Tool      string            // name and version, for the transcript
 	Self      string            // path of this binary
 	Cache     string            // project cache
 	Only      string            // climb this chain alone; "" = all
+	Round     int               // which replicate Only is of; 0 = the registered run
 	Attach    map[string]string // arm -> URL of a server that somebody else started
 	APIKey    string
 	Progress  func(format string, args ...any) // one line for people
@@ -64,6 +69,12 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 	if err := c.reach(ctx); err != nil {
 		return scoring.Result{}, err
 	}
+	if err := c.sweep(ctx); err != nil {
+		return scoring.Result{}, err
+	}
+	if err := c.prepare(ctx); err != nil {
+		return scoring.Result{}, err
+	}
 	if err := c.register(); err != nil {
 		return scoring.Result{}, err
 	}
@@ -76,8 +87,8 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 		if c.Only != "" && ch.Name != c.Only {
 			continue
 		}
-		if !done[jobKey(ch.Name, 0)] {
-			todo = append(todo, job{chain: ch, run: 0, try: tries[jobKey(ch.Name, 0)] + 1})
+		if at := jobKey(ch.Name, c.Round); !done[at] {
+			todo = append(todo, job{chain: ch, run: c.Round, try: tries[at] + 1})
 		}
 	}
 	for _, follow := range []bool{false, true} {
@@ -114,8 +125,13 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 	if cerr := c.w.Close(); err == nil {
 		err = cerr
 	}
-	if rerr := os.RemoveAll(c.Folder.at("stores")); err == nil {
-		err = rerr
+	for _, dir := range []string{"stores", launch.JobsDir, chainsDir} {
+		if dir != "stores" && (err != nil || c.Only != "") {
+			continue // chains that were climbed elsewhere and are not gathered yet
+		}
+		if rerr := os.RemoveAll(c.Folder.at(dir)); err == nil {
+			err = rerr
+		}
 	}
 	return res, err
 }
@@ -129,6 +145,61 @@ func (c *Climb) reach(ctx context.Context) error {
 			done()
 			if err != nil {
 				return fmt.Errorf("arm %s (%s): no answer at %s: %w; start the server, or check the URL given to --attach", arm, c.Engine.Name(), url, err)
+			}
+		}
+	}
+	return nil
+}
+
+// sweep ends what an earlier climb in this folder left running when it was killed. The
+// folder's lock is ours, so that nobody is climbing with it any more.
+func (c *Climb) sweep(ctx context.Context) error {
+	l, ok := c.Launcher.(arms.Labeller)
+	if !ok || c.Beside != nil {
+		return nil
+	}
+	left, err := l.Left(ctx)
+	if err != nil {
+		return fmt.Errorf("launcher %s: looking for what an earlier climb left: %w", l.Name(), err)
+	}
+	folder, err := filepath.Abs(c.Folder.Path)
+	if err != nil {
+		return err
+	}
+	for _, x := range left {
+		if x.Folder != folder {
+			continue
+		}
+		c.say("%s %s, launched %s for this folder, is still there (%s): ending it", x.Kind, x.ID, x.Start, x.State)
+		if err := x.End(ctx); err != nil {
+			return fmt.Errorf("launcher %s: ending the %s %s of an earlier climb: %w", l.Name(), x.Kind, x.ID, err)
+		}
+	}
+	return nil
+}
+
+// prepare does what a launcher has to do before it launches, once for each set of its pins.
+func (c *Climb) prepare(ctx context.Context) error {
+	p, ok := c.Launcher.(arms.Pinned)
+	if !ok {
+		return nil
+	}
+	done := map[string]bool{}
+	for i := range c.Plan.Design.Arms {
+		a := &c.Plan.Design.Arms[i]
+		_, own := arms.LauncherPins(p, a.Pins)
+		key := fmt.Sprint(own) // maps print in the order of their keys
+		if done[key] || c.Attach[a.Name] != "" {
+			continue
+		}
+		done[key] = true
+		l, err := p.With(own)
+		if err != nil {
+			return fmt.Errorf("arm %s: %w", a.Name, err)
+		}
+		if pr, ok := l.(arms.Preparer); ok && c.Beside == nil {
+			if err := pr.Prepare(ctx, c.say); err != nil {
+				return fmt.Errorf("arm %s: %w", a.Name, err)
 			}
 		}
 	}
@@ -212,7 +283,12 @@ func (c *Climb) begin() (done map[string]bool, tries map[string]int, err error) 
 func (c *Climb) climbAll(ctx context.Context, jobs []job) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	far, away := c.Launcher.(arms.Elsewhere)
+	away = away && c.Beside == nil
 	slots := make(chan struct{}, max(1, c.Plan.Replay.Parallel))
+	if away {
+		slots = make(chan struct{}, max(1, len(jobs))) // which run at once is the cluster's to say
+	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
@@ -228,11 +304,20 @@ func (c *Climb) climbAll(ctx context.Context, jobs []job) error {
 		go func() {
 			defer wg.Done()
 			defer func() { <-slots }()
-			if err := c.climb(ctx, j); err != nil {
+			var err error
+			if away {
+				err = c.send(ctx, far, j)
+			} else {
+				err = c.climb(ctx, j)
+			}
+			if err != nil {
 				mu.Lock()
 				errs = append(errs, err)
 				mu.Unlock()
-				cancel(err)
+				var ce *ChainError
+				if !errors.As(err, &ce) { // what befell one job is no concern of the others
+					cancel(err)
+				}
 			}
 		}()
 	}

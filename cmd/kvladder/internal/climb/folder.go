@@ -101,6 +101,21 @@ func (f *Folder) at(name string) string { return filepath.Join(f.Path, name) }
 // Transcript is the path of the transcript.
 func (f *Folder) Transcript() string { return f.at("transcript.jsonl") }
 
+// Claim takes the lock of a run folder for as long as it takes to end what was left running
+// for it, so that no climb begins meanwhile. ok is false when one is on, or when that cannot
+// be told. A folder that is gone has no climb.
+func Claim(path string) (release func(), ok bool) {
+	l, err := os.OpenFile(filepath.Join(path, "climb.lock"), os.O_RDWR, 0)
+	if err != nil {
+		return func() {}, errors.Is(err, os.ErrNotExist)
+	}
+	if err := syscall.Flock(int(l.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		l.Close()
+		return func() {}, false
+	}
+	return func() { l.Close() }, true
+}
+
 // torn says which part of an earlier climb is missing, "" when none is. A climb writes plan,
 // then ledger, then transcript; whatever came later cannot be there without what came before,
 // and a ledger that lists arms is of a transcript that had records.

@@ -1,6 +1,7 @@
 package climb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,12 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 			return nil, err
 		}
 	}
+	switch again, err := r.replaced(ctx, false, reply.Prompt, reply.Pass); {
+	case err != nil:
+		return nil, err
+	case again:
+		return nil, errDied
+	}
 	return now, nil
 }
 
@@ -183,7 +190,7 @@ func (r *chainRun) count() {
 
 // trouble looks at the engine after a reply that did not come back whole.
 func (r *chainRun) trouble(ctx context.Context, reply *probes.Reply) error {
-	dead, err := r.death(reply.Prompt, reply.Pass)
+	dead, err := r.death(ctx, reply.Prompt, reply.Pass)
 	switch {
 	case err != nil:
 		return err
@@ -195,7 +202,11 @@ func (r *chainRun) trouble(ctx context.Context, reply *probes.Reply) error {
 		}
 		return errDied
 	case reply.Status == 0 || reply.Truncated:
-		if err := r.answers(ctx); err != nil {
+		err := r.answers(ctx)
+		if dead, derr := r.death(ctx, reply.Prompt, reply.Pass); dead || derr != nil {
+			return cmp.Or(derr, errDied)
+		}
+		if err != nil {
 			if ferr := r.fact(probes.FactDeath, "client", probes.DeathFact{Sub: "DIED", Seen: fmt.Sprintf("%s; the server no longer answers: %v", reply.Error, err), Prompt: reply.Prompt, Pass: reply.Pass}); ferr != nil {
 				return ferr
 			}
@@ -238,8 +249,16 @@ func (r *chainRun) identity(ctx context.Context, phase string, pass int) error {
 	if err := r.fact(probes.FactIdentity, "launcher and server", f); err != nil {
 		return err
 	}
+	if f.Alive {
+		switch again, err := r.replaced(ctx, false, "", pass); {
+		case err != nil:
+			return err
+		case again:
+			return errDied
+		}
+	}
 	if !f.Alive {
-		if _, err := r.death("", pass); err != nil {
+		if _, err := r.death(ctx, "", pass); err != nil {
 			return err
 		}
 		return errDied
