@@ -88,11 +88,11 @@ func besideRig(t *testing.T, eng *pair) (*chainRun, *once) {
 func TestBeside(t *testing.T) {
 	ctx, eng := context.Background(), &pair{answers: 2}
 	r, o := besideRig(t, eng)
-	if err := r.company(ctx, map[string]string{"connector": "none"}); err != nil || len(o.procs) > 0 || r.res.Beside.Port != 0 {
+	if err := r.company(ctx, o, map[string]string{"connector": "none"}); err != nil || len(o.procs) > 0 || r.res.Beside.Port != 0 {
 		t.Fatalf("pins without a store: %v, %d processes", err, len(o.procs))
 	}
 	for range 2 { // a restart of the server
-		if err := r.company(ctx, map[string]string{"connector": "store"}); err != nil {
+		if err := r.company(ctx, o, map[string]string{"connector": "store"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,7 +116,7 @@ func TestBesideNeverReady(t *testing.T) {
 	r, o := besideRig(t, &pair{})
 	ctx := context.Background()
 	o.ended = true
-	err := r.company(ctx, map[string]string{"connector": "store"})
+	err := r.company(ctx, o, map[string]string{"connector": "store"})
 	var nr *arms.NotReadyError
 	if !errors.As(err, &nr) || !strings.Contains(err.Error(), "storekeeper: hello") || !strings.Contains(err.Error(), "it ended while starting") {
 		t.Errorf("%v", err)
