@@ -16,11 +16,15 @@ type resolved struct {
 	plan   *arms.Plan
 }
 
-// resolve reads a ladder, opens its Set and expands it into a plan. It starts nothing.
-func resolve(path string) (*resolved, error) {
+// resolve reads a ladder, opens its Set and expands it into a plan, for the launcher called
+// by where that is not "". It starts nothing.
+func resolve(path, by string) (*resolved, error) {
 	l, err := arms.ReadLadder(path)
 	if err != nil {
 		return nil, err
+	}
+	if by != "" {
+		l.Launcher = by
 	}
 	eng, err := findEngine(l.Engine)
 	if err != nil {
@@ -30,11 +34,11 @@ func resolve(path string) (*resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	by, err := findLauncher(l.Launcher, self)
+	launcher, err := findLauncher(l.Launcher, self)
 	if err != nil {
 		return nil, &arms.FileError{File: path, What: err.Error()}
 	}
-	l.LaunchBy(by)
+	l.LaunchBy(launcher)
 	s, err := prompts.Open(l.SetPath())
 	if err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ import (
 
 type planOptions struct {
 	Ladder string
+	By     string
 	Write  string
 	Rate   float64
 	JSON   bool
@@ -94,6 +95,7 @@ down with --write, and run refuses a ladder that no longer resolves to it.`,
 		},
 	}
 	cmd.Flags().Float64Var(&o.Rate, "rate", 7./38, "true defect `RATE` that the power is printed for")
+	cmd.Flags().StringVar(&o.By, "launcher", "", "plan for this launcher instead of the ladder's: "+names(launchers))
 	cmd.Flags().StringVar(&o.Write, "write", "", "write the plan to this `FILE`, for run --plan FILE")
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print one JSON document")
 	return cmd
@@ -103,7 +105,7 @@ func planRun(o planOptions, stdout, stderr io.Writer) error {
 	if !(o.Rate > 0 && o.Rate <= 1) {
 		return fmt.Errorf("--rate %v: want a share over 0 and up to 1, such as 0.05", o.Rate)
 	}
-	r, err := resolve(o.Ladder)
+	r, err := resolve(o.Ladder, o.By)
 	if err != nil {
 		return err
 	}

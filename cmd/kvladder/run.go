@@ -27,6 +27,7 @@ type runOptions struct {
 	Plan   string
 	Only   string
 	Attach []string
+	By     string
 	Sign   string
 	Resume bool
 	JSON   bool
@@ -71,6 +72,7 @@ an unfinished chain starts again at its first arm over an empty store.`,
 	f.StringVar(&o.Plan, "plan", "", "registered plan `FILE` that the ladder must still resolve to")
 	f.StringVar(&o.Only, "only", "", "climb this `CHAIN` alone; nothing is sealed")
 	f.StringArrayVar(&o.Attach, "attach", nil, "`ARM=URL`: use a server that is already running, or one for each rank: ARM=URL,URL (repeatable)")
+	f.StringVar(&o.By, "launcher", "", "launch by this one instead of the ladder's: "+names(launchers)+"; another launcher is another plan")
 	f.StringVar(&o.Sign, "sign", "", "sign ledger and receipt with the private key in `FILE`, which keygen makes")
 	f.BoolVar(&o.Resume, "resume", false, "go on with an interrupted climb of the same plan")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON document")
@@ -88,7 +90,7 @@ func printResult(w io.Writer, res scoring.Result, asJSON bool) error {
 // runRun climbs a ladder and seals its receipt.
 func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result, error) {
 	var none scoring.Result
-	r, err := resolve(o.Ladder)
+	r, err := resolve(o.Ladder, o.By)
 	if err != nil {
 		return none, err
 	}
@@ -132,6 +134,9 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 	}
 	if err != nil {
 		return none, err
+	}
+	if _, far := launcher.(arms.Elsewhere); far && len(attach) > 0 {
+		return none, fmt.Errorf("--attach: launcher %s climbs chains on other machines, beside servers that it launches there; run an attached server's ladder with launcher local", launcher.Name())
 	}
 	if o.Only != "" {
 		var names []string

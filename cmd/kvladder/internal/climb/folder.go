@@ -105,6 +105,9 @@ func (f *Folder) Transcript() string { return f.at("transcript.jsonl") }
 // for it, so that no climb begins meanwhile. ok is false when one is on, or when that cannot
 // be told. A folder that is gone has no climb.
 func Claim(path string) (release func(), ok bool) {
+	if path == "" {
+		return func() {}, true
+	}
 	l, err := os.OpenFile(filepath.Join(path, "climb.lock"), os.O_RDWR, 0)
 	if err != nil {
 		return func() {}, errors.Is(err, os.ErrNotExist)
