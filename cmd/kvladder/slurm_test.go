@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,16 +17,21 @@ import (
 	"kvladder/scoring"
 )
 
-// sixArms writes a ladder of six arms with a launcher, and pins and a name where they are not "".
-func sixArms(t *testing.T, launcher, pins string) string {
+// sixArms writes a ladder of six arms with a launcher and pins. One that dawdles takes a while
+// in the arm REPLAY.
+func sixArms(t *testing.T, launcher, pins string, dawdle ...int) string {
 	t.Helper()
 	set, err := filepath.Abs("../../prompts/sets/demo-48.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "six.yaml")
+	replay := "REPLAY"
+	for _, s := range dawdle {
+		replay = fmt.Sprintf("{preset: REPLAY, before: [wait %d]}", s)
+	}
 	text := "ladder: six\nquestion: does reuse change what the model says?\nengine: testbed\nlauncher: " + launcher + "\nset: " + set +
-		"\npins: {" + pins + "}\narms: [C0, C1, COLD, REPLAY, WARM, RST]\nfloors: {C0: 3, C1: 3}\n"
+		"\npins: {" + pins + "}\narms: [C0, C1, COLD, " + replay + ", WARM, RST]\nfloors: {C0: 3, C1: 3}\n"
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
