@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,21 +16,16 @@ import (
 	"kvladder/scoring"
 )
 
-// sixArms writes a ladder of six arms with a launcher and pins. One that dawdles takes a while
-// in the arm REPLAY.
-func sixArms(t *testing.T, launcher, pins string, dawdle ...int) string {
+// sixArms writes a ladder of six arms, and of more, with a launcher and pins.
+func sixArms(t *testing.T, launcher, pins string, more ...string) string {
 	t.Helper()
 	set, err := filepath.Abs("../../prompts/sets/demo-48.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "six.yaml")
-	replay := "REPLAY"
-	for _, s := range dawdle {
-		replay = fmt.Sprintf("{preset: REPLAY, before: [wait %d]}", s)
-	}
 	text := "ladder: six\nquestion: does reuse change what the model says?\nengine: testbed\nlauncher: " + launcher + "\nset: " + set +
-		"\npins: {" + pins + "}\narms: [C0, C1, COLD, " + replay + ", WARM, RST]\nfloors: {C0: 3, C1: 3}\n"
+		"\npins: {" + pins + "}\narms: [" + strings.Join(append([]string{"C0, C1, COLD, REPLAY, WARM, RST"}, more...), ", ") + "]\nfloors: {C0: 3, C1: 3}\n"
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
