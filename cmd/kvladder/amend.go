@@ -31,7 +31,7 @@ What is run (set, pins, arms, schedule) is never amended: register it anew.`,
 			if file == "" || why == "" {
 				return errors.New("amend needs --file and --why; kvladder amend --help shows an example")
 			}
-			r, err := resolve(file, "")
+			r, err := resolve(file)
 			if err != nil {
 				return err
 			}

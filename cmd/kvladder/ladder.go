@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 
@@ -17,14 +18,14 @@ type resolved struct {
 }
 
 // resolve reads a ladder, opens its Set and expands it into a plan, for the launcher called
-// by where that is not "". It starts nothing.
-func resolve(path, by string) (*resolved, error) {
+// by where there is one. It starts nothing.
+func resolve(path string, by ...string) (*resolved, error) {
 	l, err := arms.ReadLadder(path)
 	if err != nil {
 		return nil, err
 	}
-	if by != "" {
-		l.Launcher = by
+	for _, name := range by {
+		l.Launcher = cmp.Or(name, l.Launcher)
 	}
 	eng, err := findEngine(l.Engine)
 	if err != nil {
