@@ -114,7 +114,7 @@ var llamaLadders = []struct {
 		"C1":        clean("local"),
 		"RST-HEAD":  {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "(log: unknown (magic, version)"},
 		"RST-SHAPE": {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "(log: mismatched layer count (2 instead of 4))"},
-		"RST-DTYPE": {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "(log: mismatched key type (30 != 1, layer 0))"},
+		"RST-DTYPE": {verdict: "NOT_EXERCISED", sub: "REFUSED", warning: "(log: mismatched key type (1 != 30, layer 0))"},
 	}},
 	// and what it takes from another model is found by the hits alone
 	{"other-model", 1, map[string]want{
