@@ -317,7 +317,7 @@ func (VLLM) attach(spec *arms.Spec, p map[string]string, at arms.Address, res ar
 }
 
 // ReadyWithin is generous: a large model is read from a disk, and a busy CPU compiles slowly.
-func (VLLM) ReadyWithin() time.Duration { return 20 * time.Minute }
+func (VLLM) ReadyWithin() time.Duration { return 40 * time.Minute }
 
 // Ready asks /health once: 503 once the engine is dead (vllm/entrypoints/serve/instrumentator/health.py).
 func (VLLM) Ready(ctx context.Context, e probes.Endpoint) error {
