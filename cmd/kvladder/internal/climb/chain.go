@@ -297,10 +297,8 @@ func (r *chainRun) step(ctx context.Context, _ int, st arms.ChainStep) error {
 				return gerr
 			}
 			seen := refused.Error()
-			if x, ok := r.c.Engine.(arms.Explainer); ok && r.tail != nil {
-				if why := x.Explain(r.tail.Last()); why != "" {
-					seen += " (log: " + why + ")"
-				}
+			if why := r.explain(ctx); why != "" {
+				seen += " (log: " + why + ")"
 			}
 			return r.fact(probes.FactStep, "engine", probes.StepFact{Step: "restore", Done: true, Proved: new(false), Seen: seen})
 		}

@@ -38,7 +38,7 @@ func (r *chainRun) account(ctx context.Context, st arms.ChainStep, from int64) e
 		ids = append(ids, p.ID)
 	}
 	var loads []arms.Load
-	for range 20 {
+	for range 100 {
 		f, err := os.Open(r.c.Folder.at(r.logName))
 		if err != nil {
 			return r.harness("reading the log", err)

@@ -1,7 +1,9 @@
 package climb
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"kvladder/arms"
 	"kvladder/probes"
@@ -44,4 +46,23 @@ func (r *chainRun) kept() error {
 
 func describe(f probes.StoreFact) string {
 	return fmt.Sprintf("%d files of %d bytes, %s", *f.Files, *f.Bytes, f.Digest)
+}
+
+// explain looks for the cause of a refusal in the log, which may lag behind the reply.
+func (r *chainRun) explain(ctx context.Context) string {
+	x, ok := r.c.Engine.(arms.Explainer)
+	if !ok || r.tail == nil {
+		return ""
+	}
+	for range 20 {
+		if why := x.Explain(r.tail.Last()); why != "" {
+			return why
+		}
+		select {
+		case <-ctx.Done():
+			return ""
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return ""
 }
