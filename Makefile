@@ -3,7 +3,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 BIN     := bin/kvladder
 
-.PHONY: build demo test check check-scipy fuzz bench bench-stats bench-verify e2e-llamacpp e2e-vllm selftest strangers clean
+.PHONY: build demo test check check-scipy fuzz storm bench bench-stats bench-verify e2e-llamacpp e2e-vllm selftest strangers clean
 
 build: ## the program, at bin/kvladder
 	@mkdir -p bin
@@ -29,6 +29,10 @@ fuzz: ## every fuzz target for FUZZTIME each
 		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; \
 		done; done
+
+STORMTIME ?= 5m
+storm: ## random schedules on the healthy engine, each reply against one without reuse, for STORMTIME
+	cd arms/testbed && $(GO) test -count=1 -timeout 0 -run TestStormAtLength -storm $(STORMTIME)
 
 bench: ## benchmarks, as ratios against a peer in one run where there is one
 	$(GO) test -run '^$$' -bench . -benchmem ./...

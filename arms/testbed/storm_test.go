@@ -2,8 +2,10 @@ package testbed
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +89,7 @@ func storm(t *testing.T, seed uint64, faults []string, seen map[string]int) []st
 		}
 		var all sync.WaitGroup
 		n := 1 + rng.IntN(5)
+		seen["requests"] += n
 		rs, got := make([]sched.Request, n), make([]answer, n)
 		for i := range n {
 			rs[i] = request(prompt())
@@ -183,6 +186,44 @@ func TestStormSeesFaults(t *testing.T) {
 			t.Errorf("no storm sees %s", id)
 		}
 	}
+}
+
+var stormTime = flag.Duration("storm", 0, "how long TestStormAtLength looks for a schedule that breaks the property")
+
+// TestStormAtLength runs storms of seeds that nobody has tried, for as long as it is told. It
+// is FuzzStorm without its mutations, of which a seed has no use, and without its limit of ten
+// seconds a schedule, which a busy machine passes.
+func TestStormAtLength(t *testing.T) {
+	if *stormTime == 0 {
+		t.Skip("-storm says for how long")
+	}
+	end, first := time.Now().Add(*stormTime), random()
+	var mu sync.Mutex
+	seen, runs := map[string]int{}, uint64(0)
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for time.Now().Before(end) {
+				mu.Lock()
+				seed := first + runs
+				runs++
+				mu.Unlock()
+				mine := map[string]int{}
+				t.Run(fmt.Sprint(seed), func(t *testing.T) {
+					for _, w := range storm(t, seed, nil, mine) {
+						t.Errorf("seed %d: %s", seed, w)
+					}
+				})
+				mu.Lock()
+				for what, n := range mine {
+					seen[what] += n
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	fmt.Printf("%d storms from seed %d: %v\n", runs, first, seen)
 }
 
 // FuzzStorm looks for a schedule that breaks the property.
