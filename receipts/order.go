@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"kvladder/receipts/digest"
+	"kvladder/scoring"
 )
 
 // Order says how far the order of plan and data is shown.
@@ -64,7 +65,7 @@ func orderOf(imported bool, ledger []LedgerEntry, ledgerErr error, plan, transcr
 
 // chainOrder derives from the plan's own bytes in which order its independent chains are to
 // be climbed: with the chains sorted by name, each chain's key is the digest of the plan's
-// digest, a zero byte and its name, and they go by key. Which arms were attached to running
+// digest, a zero byte and its name, and they go by key; those with a forced arm stand last. Which arms were attached to running
 // servers is known later and does not count. It returns the order that the plan has, too.
 func chainOrder(plan json.RawMessage) (derived, have []string, err error) {
 	var p map[string]any
@@ -82,9 +83,13 @@ func chainOrder(plan json.RawMessage) (derived, have []string, err error) {
 	}
 	design, _ := p["design"].(map[string]any)
 	arms, _ := design["arms"].([]any)
+	last := map[string]int{} // chains that decode along what references of others said
 	for _, a := range arms {
 		if m, ok := a.(map[string]any); ok {
 			delete(m, "attached")
+			if chain, _ := m["chain"].(string); m["role"] == scoring.Forced {
+				last[chain] = 1
+			}
 		}
 	}
 	slices.SortFunc(chains, func(a, b any) int { return strings.Compare(name(a), name(b)) })
@@ -95,5 +100,6 @@ func chainOrder(plan json.RawMessage) (derived, have []string, err error) {
 	derived = slices.Clone(have)
 	key := func(n string) string { return string(digest.Of([]byte(string(d) + "\x00" + n))) }
 	slices.SortFunc(derived, func(a, b string) int { return strings.Compare(key(a), key(b)) })
+	slices.SortStableFunc(derived, func(a, b string) int { return last[a] - last[b] })
 	return derived, have, nil
 }

@@ -62,7 +62,10 @@ func (s *slimmer) record(r *probes.Record) {
 }
 
 func (s *slimmer) reply(p *probes.Reply) {
-	p.SentBody, p.Sent, p.Received = "", "", ""
+	p.Sent, p.Received = "", ""
+	if p.Trace() == nil { // whether a reply is the one that was asked for is scored
+		p.SentBody = ""
+	}
 	// The words of a server that failed are read: it may complain of its own numbers.
 	if p.Status < 500 {
 		p.Raw = ""

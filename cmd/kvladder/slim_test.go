@@ -75,3 +75,18 @@ func TestSlimChangesNoResult(t *testing.T) {
 		t.Errorf("%d bytes of replies are held that were compared already", kept)
 	}
 }
+
+// Scoring holds a forced reply against the tokens that its request named.
+func TestSlimKeepsTraces(t *testing.T) {
+	forced := probes.Record{Reply: &probes.Reply{Prompt: "a", SentBody: `{"prompt":[1],"trace_decode_token_ids":[5,6]}`}}
+	pinned := probes.Record{Reply: &probes.Reply{Prompt: "a", SentBody: `{"prompt":[1],"rank":1}`}}
+	s := newSlimmer()
+	s.record(&forced)
+	s.record(&pinned)
+	if got := forced.Reply.Trace(); len(got) != 2 || got[0] != 5 || got[1] != 6 {
+		t.Errorf("the trace is gone: %v", got)
+	}
+	if pinned.Reply.SentBody != "" {
+		t.Error("a body that nothing reads is kept")
+	}
+}
