@@ -18,6 +18,7 @@ import (
 	"kvladder/arms/armtest"
 	"kvladder/arms/engine"
 	"kvladder/probes"
+	"kvladder/probes/metrics"
 	"kvladder/prompts"
 )
 
@@ -395,6 +396,43 @@ func deref[T any](p *T) string {
 		return "nothing"
 	}
 	return fmt.Sprint(*p)
+}
+
+// TestVLLMCounters: the split of a server with a store, by the roles that scoring reads, and
+// the ranks of one with two. What was computed, hit and loaded adds up to what was asked.
+func TestVLLMCounters(t *testing.T) {
+	read := func(file string) map[string]float64 {
+		snap, err := metrics.ParseSnapshotFile(filepath.Join("testdata", "vllm", "captures", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := metrics.Select(snap, engine.VLLM{}.Counters())
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]float64{}
+		for _, v := range values {
+			out[v.Role+" "+v.Rank] = v.Value
+		}
+		return out
+	}
+	for file, want := range map[string]map[string]float64{
+		"metrics_connector.txt": {"local_queries 0": 7095, "local_hits 0": 3456, "external_queries 0": 3639, "external_hits 0": 1536, "prompt_tokens 0": 7095, "computed 0": 2103, "preemptions 0": 0},
+		"metrics_dp2.txt":       {"local_hits 0": 2048, "local_hits 1": 1024, "prompt_tokens 0": 3279, "prompt_tokens 1": 2186, "computed 0": 1231, "computed 1": 1162, "external_hits 1": 0},
+		"metrics.txt":           {"corrupted 0": 0},
+	} {
+		got := read(file)
+		for role, v := range want {
+			if x, ok := got[role]; !ok || x != v {
+				t.Errorf("%s: %s is %v (there: %t), want %v", file, role, x, ok, v)
+			}
+		}
+		for _, rank := range []string{"0", "1"} {
+			if sum := got["computed "+rank] + got["local_hits "+rank] + got["external_hits "+rank]; sum != got["prompt_tokens "+rank] {
+				t.Errorf("%s, rank %s: %v of %v prompt tokens are accounted for", file, rank, sum, got["prompt_tokens "+rank])
+			}
+		}
+	}
 }
 
 // TestVLLMPool: the pool is what the engine made of its memory, less the block for nothing.
