@@ -3,7 +3,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 BIN     := bin/kvladder
 
-.PHONY: build demo test check check-scipy fuzz storm bench bench-stats bench-verify e2e-llamacpp e2e-vllm selftest strangers clean
+.PHONY: build demo test check check-scipy fuzz storm bench bench-stats bench-verify e2e-llamacpp e2e-vllm test-launchers selftest strangers clean
 
 build: ## the program, at bin/kvladder
 	@mkdir -p bin
@@ -58,6 +58,10 @@ e2e-llamacpp: build ## the llama.cpp ladders against a real llama-server, with a
 e2e-vllm: build ## the vLLM ladders against a real vLLM on CPU cores and a real model; about 6 GB and an hour
 	./arms/engine/vllm/fetch.sh
 	$(GO) test -count=1 -timeout 180m -tags e2e -run TestVLLM -v ./cmd/kvladder
+
+REQUIRE ?= podman,slurm
+test-launchers: ## real containers and a real Slurm cluster of one node, on this machine; what REQUIRE lists has to be here
+	KVLADDER_REQUIRE=$(REQUIRE) $(GO) test -count=1 -timeout 40m -run 'TestContainer|TestSlurm' -v ./arms/launch ./cmd/kvladder
 
 selftest: build ## plant every fault and say which the ladder caught
 	./$(BIN) selftest

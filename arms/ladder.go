@@ -27,8 +27,9 @@ import (
 	"kvladder/scoring"
 )
 
-// Ladder is a ladder file: a question, a Set, an engine, shared pins, arms and rules. An arm
-// states only what differs from its reference.
+// Ladder is a ladder file: a question, a Set, an engine, a launcher (local where none is named),
+// shared pins, arms and rules. An arm states only what differs from its reference. Pins of the
+// launcher, such as an image's digest, stand among those of the engine.
 type Ladder struct {
 	Name       string                    `yaml:"ladder"`
 	Question   string                    `yaml:"question"`

@@ -178,7 +178,10 @@ func TestSlurmLadder(t *testing.T) {
 		if out, err := exec.Command("scontrol", "requeue", id).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		armtest.Eventually(func() bool { return exec.Command("scontrol", "update", "jobid="+id, "starttime=now").Run() == nil })
+		armtest.Eventually(func() bool { // it would wait two minutes
+			exec.Command("scontrol", "update", "jobid="+id, "starttime=now").Run()
+			return queue(t)[id] == "RUNNING"
+		})
 		if err := cmd.Wait(); err != nil {
 			t.Fatalf("%v\n%s", err, stderr)
 		}
