@@ -22,6 +22,15 @@ func Need(t testing.TB, what string, missing error) {
 	}
 }
 
+// Asked skips a test of minutes unless KVLADDER_REQUIRE lists what it needs: make
+// test-launchers does.
+func Asked(t testing.TB, what string) {
+	t.Helper()
+	if !slices.Contains(strings.Split(os.Getenv("KVLADDER_REQUIRE"), ","), what) {
+		t.Skipf("it takes minutes: KVLADDER_REQUIRE=%s runs it", what)
+	}
+}
+
 // Static builds a Go package, or with test its tests, without C libraries, for an image that
 // holds nothing else.
 func Static(t testing.TB, pkg, out string, test bool) {

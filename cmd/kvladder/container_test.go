@@ -31,6 +31,7 @@ func labelled(t *testing.T, folder string) []string {
 // A ladder whose processes are containers: an image made from nothing but this program, from
 // a local archive.
 func TestContainerLadder(t *testing.T) {
+	armtest.Asked(t, "podman")
 	_, err := launch.RuntimeVersion(context.Background(), "podman")
 	armtest.Need(t, "podman", err)
 	dir := t.TempDir()
@@ -271,7 +272,7 @@ func verdict(a scoring.ArmResult) string {
 
 // soon gives a climb the time that its earlier chains take.
 func soon(ok func() bool) bool {
-	for range 2 {
+	for range 6 {
 		if armtest.Eventually(ok) {
 			return true
 		}

@@ -88,6 +88,7 @@ func startRun(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *armt
 // A ladder that is climbed as jobs comes to what it comes to here, whatever happens to jobs
 // and to the program that submitted them.
 func TestSlurmLadder(t *testing.T) {
+	armtest.Asked(t, "slurm")
 	cluster := armtest.NewCluster(t)
 	dir := t.TempDir() // the run folders: every node of this cluster sees it
 	local, slurm := sixArms(t, "local", ""), sixArms(t, "slurm", "")
