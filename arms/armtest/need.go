@@ -22,12 +22,12 @@ func Need(t testing.TB, what string, missing error) {
 	}
 }
 
-// Asked skips a test of minutes unless KVLADDER_REQUIRE lists what it needs: make
-// test-launchers does.
+// Asked skips a test that runs somebody else's programs unless KVLADDER_REQUIRE lists what it needs: make
+// test-launchers does. A plain go test starts no containers and no cluster.
 func Asked(t testing.TB, what string) {
 	t.Helper()
 	if !slices.Contains(strings.Split(os.Getenv("KVLADDER_REQUIRE"), ","), what) {
-		t.Skipf("it takes minutes: KVLADDER_REQUIRE=%s runs it", what)
+		t.Skipf("it starts %[1]s: KVLADDER_REQUIRE=%[1]s runs it", what)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 func contained(t *testing.T, command string) (armtest.Image, func(grace time.Duration, pins map[string]string) launch.Container) {
 	t.Helper()
 	_, err := launch.RuntimeVersion(context.Background(), command)
+	armtest.Asked(t, command)
 	armtest.Need(t, command, err)
 	self, err := os.Executable()
 	if err != nil {

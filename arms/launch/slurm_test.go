@@ -48,6 +48,7 @@ func requeue(t *testing.T, id string) {
 }
 
 func TestSlurm(t *testing.T) {
+	armtest.Asked(t, "slurm")
 	c := armtest.NewCluster(t)
 	t.Setenv("LANG", "C.UTF-8")
 	self, err := os.Executable()
