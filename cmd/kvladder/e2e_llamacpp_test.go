@@ -52,7 +52,7 @@ func deref[T any](p *T) string {
 	return string(b)
 }
 
-func arm(t *testing.T, r scoring.Result, name string) scoring.ArmResult {
+func armOf(t *testing.T, r scoring.Result, name string) scoring.ArmResult {
 	t.Helper()
 	for _, a := range r.Arms {
 		if a.Name == name {
@@ -153,7 +153,7 @@ func TestLlamaCppLadders(t *testing.T) {
 				t.Errorf("exit %d, want %d", code, l.exit)
 			}
 			for name, w := range l.arms {
-				w.check(t, arm(t, r, name))
+				w.check(t, armOf(t, r, name))
 			}
 			if code, out, _ := kvladder(t, "verify", out); code != 0 {
 				t.Errorf("the receipt does not verify:\n%s", out)
@@ -204,7 +204,7 @@ func TestLlamaCppUnpinned(t *testing.T) {
 	dir := t.TempDir()
 	_, pinned := climbLlama(t, "--out", filepath.Join(dir, "pinned"), "../../arms/ladders/llamacpp-slots.yaml")
 	code, unpinned := climbLlama(t, "--out", filepath.Join(dir, "unpinned"), "../../arms/ladders/llamacpp-slots-unpinned.yaml")
-	p, u := arm(t, pinned, "C1"), arm(t, unpinned, "C1")
+	p, u := armOf(t, pinned, "C1"), armOf(t, unpinned, "C1")
 	clean("local").check(t, p)
 	if code != 2 || *u.Verdict != "NOT_EXERCISED" {
 		t.Errorf("unpinned: exit %d, %s", code, deref(u.Verdict))
@@ -232,7 +232,7 @@ func TestLlamaCppWrongPin(t *testing.T) {
 			if code != 3 {
 				t.Errorf("exit %d, want 3", code)
 			}
-			want{verdict: "INVALID_PREREG", warning: c.says}.check(t, arm(t, r, "C1"))
+			want{verdict: "INVALID_PREREG", warning: c.says}.check(t, armOf(t, r, "C1"))
 		})
 	}
 }
@@ -248,8 +248,8 @@ func TestLlamaCppDies(t *testing.T) {
 	if code != 4 {
 		t.Errorf("exit %d, want 4", code)
 	}
-	want{verdict: "ENGINE_DIED", sub: "DIED"}.check(t, arm(t, r, "CHUNKS"))
-	clean("local").check(t, arm(t, r, "C1"))
+	want{verdict: "ENGINE_DIED", sub: "DIED"}.check(t, armOf(t, r, "CHUNKS"))
+	clean("local").check(t, armOf(t, r, "C1"))
 }
 
 // Reuse that was switched off behind the arm's back is not a clean cache: a proxy adds
@@ -304,7 +304,7 @@ func TestLlamaCppReuseOff(t *testing.T) {
 	if asked == 0 {
 		t.Fatal("nothing went through the proxy")
 	}
-	if a := arm(t, r, "C1"); code != 2 || deref(a.Verdict) != `"NOT_EXERCISED"` {
+	if a := armOf(t, r, "C1"); code != 2 || deref(a.Verdict) != `"NOT_EXERCISED"` {
 		t.Errorf("exit %d, C1 %s (%s), want exit 2, NOT_EXERCISED", code, deref(a.Verdict), deref(a.Sub))
 	}
 }

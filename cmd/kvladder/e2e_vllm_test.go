@@ -113,18 +113,18 @@ func TestVLLMHealthy(t *testing.T) {
 func healthy(t *testing.T, r scoring.Result) {
 	t.Helper()
 	for _, name := range []string{"C1", "COLD", "WARM", "RST", "PART", "C1-PART"} {
-		a := arm(t, r, name)
+		a := armOf(t, r, name)
 		if deref(a.Verdict) != `"CLEAN_BOUNDED"` || a.BitEqual == nil || *a.BitEqual != a.N {
 			t.Errorf("%s: %s %s, %s of %d requests bitwise equal; want CLEAN_BOUNDED, all", name, deref(a.Verdict), deref(a.Sub), deref(a.BitEqual), a.N)
 		}
 	}
 	for name, local := range map[string]bool{"C1": true, "WARM": false, "RST": false} {
-		a := arm(t, r, name)
+		a := armOf(t, r, name)
 		if a.LocalTokens == nil || a.ExternalTokens == nil || (*a.LocalTokens > 0) != local || (*a.ExternalTokens > 0) == local {
 			t.Errorf("%s: local %s, external %s", name, deref(a.LocalTokens), deref(a.ExternalTokens))
 		}
 	}
-	if a := arm(t, r, "PART"); a.LocalTokens == nil || *a.LocalTokens == 0 || a.ExternalTokens == nil || *a.ExternalTokens == 0 {
+	if a := armOf(t, r, "PART"); a.LocalTokens == nil || *a.LocalTokens == 0 || a.ExternalTokens == nil || *a.ExternalTokens == 0 {
 		t.Errorf("PART: local %s, external %s, want some of each", deref(a.LocalTokens), deref(a.ExternalTokens))
 	}
 }
@@ -137,7 +137,7 @@ func TestVLLMFaults(t *testing.T) {
 	}
 	healthy(t, r)
 	for _, name := range []string{"SHIFT", "ZEROLAST", "SCALE", "HALF", "LOWBIT", "LOSE"} {
-		a := arm(t, r, name)
+		a := armOf(t, r, name)
 		if deref(a.Verdict) == `"CLEAN_BOUNDED"` {
 			t.Errorf("%s is CLEAN_BOUNDED", name)
 		}
@@ -200,7 +200,7 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 func TestVLLMDtypes(t *testing.T) {
 	_, _, r := climbVLLM(t, "vllm-dt")
 	for _, name := range []string{"C1@float32", "WARM@float32", "C1@fp8", "WARM@fp8"} {
-		if a := arm(t, r, name); deref(a.Verdict) != `"CLEAN_BOUNDED"` {
+		if a := armOf(t, r, name); deref(a.Verdict) != `"CLEAN_BOUNDED"` {
 			t.Errorf("%s: %s %s, want CLEAN_BOUNDED", name, deref(a.Verdict), deref(a.Sub))
 		}
 	}
@@ -210,12 +210,12 @@ func TestVLLMDtypes(t *testing.T) {
 // alone show it.
 func TestVLLMSalt(t *testing.T) {
 	_, _, r := climbVLLM(t, "vllm-xid")
-	a := arm(t, r, "XID")
+	a := armOf(t, r, "XID")
 	if deref(a.Verdict) != `"CLEAN_BOUNDED"` {
 		t.Errorf("healthy: XID %s %s, want CLEAN_BOUNDED", deref(a.Verdict), deref(a.Sub))
 	}
 	_, code, r := climbVLLM(t, "vllm-xid", "pins: {threads: 1}", "pins: {threads: 1, store_config: '{\"fault\":\"nosalt\"}'}")
-	a = arm(t, r, "XID")
+	a = armOf(t, r, "XID")
 	if code != 1 || !strings.HasPrefix(plainWord(a.Verdict), "CORRUPTION") || a.BitEqual == nil || *a.BitEqual != a.N {
 		t.Errorf("salt ignored: exit %d, XID %s %s, %s of %d bitwise equal; want corruption by the hits alone, every text as it was", code, deref(a.Verdict), deref(a.Sub), deref(a.BitEqual), a.N)
 	}
@@ -225,19 +225,19 @@ func TestVLLMSalt(t *testing.T) {
 // Ranks are private: pinned requests find all that they left, unpinned ones about half.
 func TestVLLMRanks(t *testing.T) {
 	_, _, r := climbVLLM(t, "vllm-ranks-pinned")
-	pinned := arm(t, r, "C1")
+	pinned := armOf(t, r, "C1")
 	if deref(pinned.Verdict) != `"CLEAN_BOUNDED"` {
 		t.Errorf("pinned: C1 %s %s, want CLEAN_BOUNDED", deref(pinned.Verdict), deref(pinned.Sub))
 	}
 	_, _, r = climbVLLM(t, "vllm-ranks-unpinned")
-	unpinned := arm(t, r, "C1")
+	unpinned := armOf(t, r, "C1")
 	if pinned.LocalTokens == nil || unpinned.LocalTokens == nil || *unpinned.LocalTokens >= *pinned.LocalTokens {
 		t.Errorf("hits: pinned %s, unpinned %s: the second is to be less", deref(pinned.LocalTokens), deref(unpinned.LocalTokens))
 	}
 	t.Logf("hit tokens of a resend: pinned %s, unpinned %s", deref(pinned.LocalTokens), deref(unpinned.LocalTokens))
 	// a header that the server does not read: asked rank k, proven none
 	_, code, r := climbVLLM(t, "vllm-ranks-pinned", "replay: {ranks: 2,", "replay: {ranks: 2, rank_by: header, rank_field: X-rank-that-nobody-reads,")
-	wrong := arm(t, r, "C1")
+	wrong := armOf(t, r, "C1")
 	if code == 0 || deref(wrong.Verdict) == `"CLEAN_BOUNDED"` {
 		t.Errorf("a wrong header name: exit %d, C1 %s", code, deref(wrong.Verdict))
 	}
@@ -247,7 +247,7 @@ func TestVLLMRanks(t *testing.T) {
 // A pool that is too small: preemptions are counted, and what comes back is right.
 func TestVLLMPressure(t *testing.T) {
 	out, _, r := climbVLLM(t, "vllm-press")
-	if a := arm(t, r, "PRESS"); strings.HasPrefix(plainWord(a.Verdict), "CORRUPTION") || plainWord(a.Verdict) == "NOT_EXERCISED" {
+	if a := armOf(t, r, "PRESS"); strings.HasPrefix(plainWord(a.Verdict), "CORRUPTION") || plainWord(a.Verdict) == "NOT_EXERCISED" {
 		t.Errorf("PRESS: %s %s %v", deref(a.Verdict), deref(a.Sub), plainWord(a.Reason))
 	}
 	if n := preemptions(t, out); n <= 0 {
@@ -303,7 +303,7 @@ func TestVLLMKilled(t *testing.T) {
 	if killed == "" {
 		t.Fatal("no engine core was found to kill")
 	}
-	a := arm(t, r, "COLD")
+	a := armOf(t, r, "COLD")
 	if code != 4 || deref(a.Verdict) != `"ENGINE_DIED"` || deref(a.Sub) != `"DIED"` {
 		t.Errorf("exit %d, COLD %s %s, want exit 4, ENGINE_DIED/DIED", code, deref(a.Verdict), deref(a.Sub))
 	}
@@ -321,7 +321,7 @@ func TestVLLMKilled(t *testing.T) {
 		t.Errorf("%d whole and %d failed rows of COLD, want some of each", rows, cut)
 	}
 	for _, other := range []string{"C0", "C1"} {
-		if b := arm(t, r, other); b.N == 0 {
+		if b := armOf(t, r, other); b.N == 0 {
 			t.Errorf("%s did not run", other)
 		}
 	}
