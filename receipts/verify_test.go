@@ -316,6 +316,7 @@ func TestVerifyRecords(t *testing.T) {
 		return func(recs []probes.Record) []probes.Record { f(reply(recs, 5)); return recs }
 	}
 	check(`decode otherwise: text is "wrong", recomputed "right"`, edit(func(r *probes.Reply) { r.Text = "wrong" }))
+	check("decode otherwise: slot", edit(func(r *probes.Reply) { r.Slot = ptr(4) }))
 	check("the bytes received have the digest", edit(func(r *probes.Reply) { r.Raw = `{"text":"wrong"}`; r.Text = "wrong" }))
 	check("no byte was received", edit(func(r *probes.Reply) { r.SetRaw(nil) }))
 	check("do not decode", edit(func(r *probes.Reply) { r.SetRaw([]byte("{")) }))
@@ -526,5 +527,21 @@ func TestChainOrderIsDerived(t *testing.T) {
 	chosen := with(derived[1], derived[0], derived[2])
 	if rep := Verify(sealed(t, chosen, set), testChecker); rep.OK || !blames(rep, "predicate.plan.chains") {
 		t.Errorf("in a chosen order: %+v", rep)
+	}
+}
+
+// The slot of a reply is read since later than the first receipts: a record that does not
+// hold it is as good as it was; that one may hold no other is among TestVerifyRecords.
+func TestVerifyReadsMoreThanItDid(t *testing.T) {
+	set := testSet(4)
+	dir := sealed(t, testPlan(set), set)
+	c := testChecker
+	c.Decode = func(dialect string, r *probes.Reply) (probes.Decoded, error) {
+		got, err := testDecode(dialect, r)
+		got.Slot = ptr(3)
+		return got, err
+	}
+	if rep := Verify(dir, c); !rep.OK {
+		t.Errorf("records from before: %+v", rep.Problems)
 	}
 }
