@@ -17,6 +17,7 @@ import (
 const (
 	LedgerPrereg    = "prereg"    // always the first entry: nothing is run before it
 	LedgerAmendment = "amendment" // its class is its place, see Amend
+	LedgerBeacon    = "beacon"    // once at most, before the first arm-start
 	LedgerArmStart  = "arm-start" //
 	LedgerArmEnd    = "arm-end"   //
 	LedgerDeviation = "deviation" // something was done otherwise than planned
@@ -50,6 +51,7 @@ type LedgerObject struct {
 	Verdict    string        `json:"verdict,omitempty"`
 	What       string        `json:"what,omitempty"`
 	Amendment  digest.Digest `json:"amendment,omitempty"` // of an amendment's document, among the objects
+	Beacon     *Beacon       `json:"beacon,omitempty"`
 }
 
 // AppendLedger adds an entry to the ledger at path, making the file where there is none, and

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"kvladder/receipts/digest"
 	"kvladder/scoring"
@@ -21,14 +22,22 @@ type Order struct {
 // Levels of order. O0: nothing is shown, dates were typed. O1: the data depend on the plan,
 // since ledger, transcript and request ids all name its digest; that stops a quiet edit and
 // not a full rewrite. O2: the plan is not later than a moment, since a witness outside the
-// folder has cosigned the ledger that registers it.
+// folder has cosigned the ledger that registers it. O3: the data are not earlier than a moment,
+// since every request id, which the server's own log has too, is derived from a public random
+// value that nobody could know before (see Beacon). O4: both, the plan before the data: a
+// witness had seen the registration, and every amendment that governs, before the beacon's
+// round was published.
 //
-// O3 and O4, data not earlier than a moment, would need rows that carry a value nobody could
-// know before, and no run of this program makes such rows.
+// A sealed receipt says O0 or O1. The others hang on clocks of third parties, and Verify finds
+// them: O2 and O4 need the key of a witness, which a receipt cannot vouch for. None of them
+// holds against somebody who writes replies of another day under new ids; for that, lay the
+// server's log beside the transcript.
 const (
 	O0 = "O0"
 	O1 = "O1"
 	O2 = "O2"
+	O3 = "O3"
+	O4 = "O4"
 )
 
 // orderOf finds the level that a run folder shows. transcriptPlan is what the transcript's
@@ -61,6 +70,29 @@ func orderOf(imported bool, ledger []LedgerEntry, ledgerErr error, plan, transcr
 		o.Level, o.Why = O1, "ledger and transcript carry the digest of the plan from their first line on"
 	}
 	return o
+}
+
+// timed is the level of a run whose data depend on the plan, by the clocks of others. A
+// witness's time is of whole seconds, and the same second shows no order.
+func timed(seen []Sighting, beacon *Beacon, as []Amendment) string {
+	switch {
+	case beacon == nil && len(seen) == 0:
+		return O1
+	case beacon == nil:
+		return O2
+	}
+	governs := int64(1) // entries up to the last one that the verdict hangs on
+	for _, a := range as {
+		if a.Class != ClassC {
+			governs = max(governs, a.Entry+1)
+		}
+	}
+	for _, s := range seen {
+		if at, err := time.Parse(time.RFC3339, s.UTC); err == nil && s.Size >= governs && at.Before(beacon.Time()) {
+			return O4
+		}
+	}
+	return O3
 }
 
 // chainOrder derives from the plan's own bytes in which order its independent chains are to

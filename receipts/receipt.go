@@ -116,7 +116,8 @@ type Predicate struct {
 	Tool     Tool           `json:"tool"`
 	Prereg   Prereg         `json:"prereg"`
 	Order    Order          `json:"order"`
-	Plan     arms.Plan      `json:"plan"` // verbatim: its canonical bytes are what Prereg.Plan digests
+	Beacon   *Beacon        `json:"beacon,omitempty"` // that the request ids carry; the ledger holds it too
+	Plan     arms.Plan      `json:"plan"`             // verbatim: its canonical bytes are what Prereg.Plan digests
 	PinsRead []PinRead      `json:"pins_read"`
 	Result   scoring.Result `json:"result"`
 

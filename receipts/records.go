@@ -238,9 +238,9 @@ func checkReply(rec *probes.Record, dialect string, prompt *prompts.Prompt, r *R
 		fail("%s", what)
 	}
 	if c.RequestID != nil && !imported {
-		if want := c.RequestID(r.Predicate.Prereg.Plan, rec); want != reply.RequestID {
+		if want := c.RequestID(r.Predicate.Beacon.IDs(r.Predicate.Prereg.Plan), rec); want != reply.RequestID {
 			id = false
-			fail("its request id is %q, the plan gives %q", reply.RequestID, want)
+			fail("its request id is %q, the %s %q", reply.RequestID, givers(r.Predicate.Beacon), want)
 		}
 	}
 	if len(raw) == 0 && !imported && !sameDecoded(probes.Decoded{}, reply.Decoded) {
@@ -259,6 +259,13 @@ func checkReply(rec *probes.Record, dialect string, prompt *prompts.Prompt, r *R
 		}
 	}
 	return out, id
+}
+
+func givers(b *Beacon) string {
+	if b == nil {
+		return "plan gives"
+	}
+	return "plan and the beacon give"
 }
 
 // checkSent compares the digest of what went on the wire with the frozen body, or, where a

@@ -92,6 +92,10 @@ func prepare(folder string, plan arms.Plan, result scoring.Result, o Options) (*
 	if lerr != nil && !errors.Is(lerr, os.ErrNotExist) {
 		return nil, lerr
 	}
+	beacon, err := BeaconOf(ledger)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", LedgerFile, err)
+	}
 	as, _, problems := readAmendments(folder, ledger, pb, &plan.Design)
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("%s: %s", LedgerFile, problems[0])
@@ -128,7 +132,7 @@ func prepare(folder string, plan arms.Plan, result scoring.Result, o Options) (*
 	if r.Predicate.Claims, err = claims(governing, pb, as); err != nil {
 		return nil, err
 	}
-	r.Predicate.Order = order
+	r.Predicate.Order, r.Predicate.Beacon = order, beacon
 	for _, s := range o.Subjects {
 		if _, err := digest.Parse(string(s.Digest.Digest())); err != nil {
 			return nil, fmt.Errorf("subject %q: %w", s.Name, err)

@@ -25,8 +25,9 @@ type Checker struct {
 	Assess func(q Question, recs iter.Seq2[probes.Record, error]) (scoring.Result, error)
 	// Decode reads a reply's bytes again, in the dialect of the set.
 	Decode func(dialect string, r *probes.Reply) (probes.Decoded, error)
-	// RequestID derives the id that a record's request must have carried.
-	RequestID func(plan digest.Digest, r *probes.Record) string
+	// RequestID derives the id that a record's request must have carried, from the digest of
+	// the plan or, in a run with a beacon, from what Beacon.IDs makes of it.
+	RequestID func(from digest.Digest, r *probes.Record) string
 	// Keys are the public keys whose signatures count.
 	Keys []Key
 	// Witnesses are the keys of cosigners whose clocks are believed.
@@ -50,6 +51,7 @@ type Report struct {
 	Problems  []Problem  `json:"problems"`
 	Warnings  []string   `json:"warnings"` // what could not be checked here
 	Witnessed []Sighting `json:"witnessed,omitempty"`
+	Beacon    *Published `json:"beacon,omitempty"` // that holds, and that the data depend on
 }
 
 // Problem is one thing that does not hold: where, and what.
@@ -134,6 +136,11 @@ func Verify(path string, c Checker) Report {
 		}
 	}
 	checkSignature(rep, root, raw, c.Keys)
+	if b := r.Predicate.Beacon; b != nil {
+		if err := b.Check(); err != nil {
+			rep.add("predicate.beacon", "%v", err)
+		}
+	}
 	if governing, err := r.Governing(); err != nil {
 		rep.add("predicate.amendments", "%v", err)
 	} else {
@@ -270,8 +277,13 @@ func checkFolder(rep *Report, folder string, r *Receipt, k *knownForm, sealed an
 	if s.ids > 0 {
 		rep.Order = O0 // requests that do not name the plan show nothing about its place
 	}
-	if rep.Witnessed = checkCheckpoints(rep, folder, p.Prereg.Plan, c); len(rep.Witnessed) > 0 && rep.Order == O1 {
-		rep.Order = O2
+	rep.Witnessed = checkCheckpoints(rep, folder, p.Prereg.Plan, c)
+	beacon := checkBeacon(rep, p, ledger)
+	if rep.Order == O1 {
+		rep.Order = timed(rep.Witnessed, beacon, as)
+		if beacon != nil {
+			rep.Beacon = beacon.published()
+		}
 	}
 	if s.first != p.Prereg.Plan {
 		rep.add(TranscriptFile, "its first record does not name the plan %s", p.Prereg.Plan.Short())

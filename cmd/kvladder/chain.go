@@ -13,6 +13,7 @@ import (
 	"kvladder/cmd/kvladder/internal/climb"
 	"kvladder/probes"
 	"kvladder/prompts"
+	"kvladder/receipts"
 	"kvladder/scoring"
 )
 
@@ -20,6 +21,7 @@ import (
 // other machines starts there. People have no use for it, so help does not list it.
 func newChainCmd(stderr io.Writer) *cobra.Command {
 	var round int
+	var at string
 	cmd := &cobra.Command{
 		Use:    "chain FOLDER CHAIN",
 		Short:  "climb one chain of a ladder's run folder, in a folder of its own inside it",
@@ -57,6 +59,12 @@ func newChainCmd(stderr io.Writer) *cobra.Command {
 			if !ok {
 				return fmt.Errorf("launcher %s climbs its chains itself: kvladder run --only %s", plan.Launcher, chain)
 			}
+			var beacon *receipts.Beacon
+			if at != "" {
+				if beacon, err = receipts.ParseBeacon(at); err != nil {
+					return err
+				}
+			}
 			cache, err := cacheDir()
 			if err != nil {
 				return err
@@ -67,7 +75,7 @@ func newChainCmd(stderr io.Writer) *cobra.Command {
 			}
 			defer own.Close()
 			c := &climb.Climb{Plan: plan, Set: set, Engine: engine, Launcher: launcher, Beside: far.Beside(), Folder: own, Tool: "kvladder " + toolVersion(),
-				Self: self, Cache: cache, Only: chain, Round: round, APIKey: os.Getenv("KVLADDER_API_KEY"),
+				Self: self, Cache: cache, Only: chain, Round: round, Beacon: beacon, APIKey: os.Getenv("KVLADDER_API_KEY"),
 				Progress: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 				Assess:   func([]probes.Record) scoring.Result { return scoring.Result{} }, Detectors: detectors(plan.Design.Rule)}
 			_, err = c.Run(cmd.Context())
@@ -75,5 +83,6 @@ func newChainCmd(stderr io.Writer) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&round, "run", 0, "0 for the registered run, N for the N-th replicate")
+	cmd.Flags().StringVar(&at, "beacon", "", "`ROUND:SIGNATURE` of the beacon that the ladder's ledger holds")
 	return cmd
 }

@@ -29,6 +29,7 @@ type runOptions struct {
 	Attach []string
 	By     string
 	Sign   string
+	Beacon string
 	Resume bool
 	JSON   bool
 }
@@ -43,7 +44,13 @@ longer resolves to the registered plan), launches every arm, replays the frozen 
 the transcript, gives a suspect arm its replicate, and seals receipt.json in the run folder.
 
 A climb that was interrupted, however hard, goes on with --resume: finished chains are kept,
-an unfinished chain starts again at its first arm over an empty store.`,
+an unfinished chain starts again at its first arm over an empty store.
+
+With --beacon every request id depends on a public random value, so that the data can be shown
+not to be earlier than its round (order O3). Fetch one just before the run; nothing is asked
+of the network here:
+
+  curl -o round.json https://api.drand.sh/` + receipts.QuicknetChain + `/public/latest`,
 		Example: `  kvladder run arms/ladders/demo-healthy.yaml
   kvladder run --out runs/mine --plan plan.json arms/ladders/demo-healthy.yaml
   kvladder run --resume --out runs/mine arms/ladders/demo-healthy.yaml`,
@@ -74,6 +81,7 @@ an unfinished chain starts again at its first arm over an empty store.`,
 	f.StringArrayVar(&o.Attach, "attach", nil, "`ARM=URL`: use a server that is already running, or one for each rank: ARM=URL,URL (repeatable)")
 	f.StringVar(&o.By, "launcher", "", "launch by this one instead of the ladder's: "+names(launchers)+"; another launcher is another plan")
 	f.StringVar(&o.Sign, "sign", "", "sign ledger and receipt with the private key in `FILE`, which keygen makes")
+	f.StringVar(&o.Beacon, "beacon", "", "derive the request ids from the round of drand's quicknet in `FILE`, too: the data are then not earlier than it")
 	f.BoolVar(&o.Resume, "resume", false, "go on with an interrupted climb of the same plan")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON document")
 	return cmd
@@ -110,6 +118,12 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 	var key *receipts.PrivateKey
 	if o.Sign != "" {
 		if key, err = receipts.ReadPrivateKey(o.Sign); err != nil {
+			return none, err
+		}
+	}
+	var beacon *receipts.Beacon
+	if o.Beacon != "" {
+		if beacon, err = receipts.ReadBeacon(o.Beacon); err != nil {
 			return none, err
 		}
 	}
@@ -165,7 +179,7 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 	}
 	fmt.Fprintf(stderr, "ladder %s, plan %s, in %s\n", r.plan.Ladder, d.Short(), path)
 	c := &climb.Climb{Plan: r.plan, Set: r.set, Engine: r.engine, Launcher: launcher, Attacher: attacher, Folder: folder, Tool: "kvladder " + toolVersion(),
-		Self: self, Cache: cache, Only: o.Only, Attach: attach, APIKey: os.Getenv("KVLADDER_API_KEY"),
+		Self: self, Cache: cache, Only: o.Only, Attach: attach, Beacon: beacon, APIKey: os.Getenv("KVLADDER_API_KEY"),
 		Progress: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 		Assess: func(recs []probes.Record) scoring.Result {
 			res, err := assess(r.plan, r.set, recs)

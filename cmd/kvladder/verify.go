@@ -22,7 +22,10 @@ every kept reply again, scores the transcript again, and compares with what was 
 receipt alone is checked as far as a receipt alone can be.
 
 It prints the level of order that holds: O0, nothing shows that the plan came first; O1, the
-data depend on the plan; O2, a trusted witness had seen the registration at a given time.
+data depend on the plan; O2, a trusted witness had seen the registration at a given time; O3,
+the data are not earlier than the round of a public beacon (run --beacon); O4, both, and the
+witness had seen the registration before that round. A beacon that fails, or that came after
+an arm had started, does not hold.
 With --key a receipt that none of the keys has signed does not hold.
 
 Exit codes: 0 holds, 1 does not hold, 3 cannot be read.`,
@@ -113,6 +116,9 @@ func showReport(w io.Writer, path string, rep receipts.Report) {
 	fmt.Fprintln(w)
 	for _, s := range rep.Witnessed {
 		fmt.Fprintf(w, "  %s had seen the first %d entries of the ledger at %s\n", s.By, s.Size, s.UTC)
+	}
+	if b := rep.Beacon; b != nil {
+		fmt.Fprintf(w, "  the data are not earlier than %s, when round %d of drand's quicknet was published\n", b.UTC, b.Round)
 	}
 	for i, p := range rep.Problems {
 		if i == 20 {

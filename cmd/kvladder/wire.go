@@ -150,12 +150,12 @@ func checker() receipts.Checker {
 	return receipts.Checker{
 		Assess: reassess,
 		Decode: decode,
-		RequestID: func(plan digest.Digest, r *probes.Record) string {
+		RequestID: func(from digest.Digest, r *probes.Record) string {
 			id := r.Reply.Prompt
 			if r.Reply.Prime {
 				id += "/prime"
 			}
-			return replay.RequestID(string(plan), r.Arm, r.Run, r.Reply.Pass, id)
+			return replay.RequestID(string(from), r.Arm, r.Run, r.Reply.Pass, id)
 		},
 	}
 }

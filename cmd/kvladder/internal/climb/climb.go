@@ -26,6 +26,7 @@ import (
 	"kvladder/arms/launch"
 	"kvladder/probes"
 	"kvladder/prompts"
+	"kvladder/receipts"
 	"kvladder/scoring"
 )
 
@@ -49,8 +50,10 @@ type Climb struct {
 	Assess    func(recs []probes.Record) scoring.Result
 	Suspects  func(scoring.Result) []string
 	Detectors []scoring.Detector // for the stopping rule of a soak
+	Beacon    *receipts.Beacon   // that the request ids carry; nil = the ledger's, or none
 
 	digest string
+	ids    string                      // what request ids are derived from
 	traces map[string]map[string][]int // forced arm -> prompt -> tokens of its reference's reply
 	w      *probes.Writer
 	zero   time.Time
@@ -76,6 +79,9 @@ func (c *Climb) Run(ctx context.Context) (scoring.Result, error) {
 		return scoring.Result{}, err
 	}
 	if err := c.register(); err != nil {
+		return scoring.Result{}, err
+	}
+	if err := c.carry(); err != nil {
 		return scoring.Result{}, err
 	}
 	done, tries, err := c.begin()

@@ -121,7 +121,8 @@ func Claim(path string) (release func(), ok bool) {
 
 // torn says which part of an earlier climb is missing, "" when none is. A climb writes plan,
 // then ledger, then transcript; whatever came later cannot be there without what came before,
-// and a ledger that lists arms is of a transcript that had records.
+// and a ledger that lists arms is of a transcript that had records. Before that it holds a
+// registration, and a beacon.
 func (f *Folder) torn(noPlan bool) string {
 	size := func(path string) int64 {
 		st, err := os.Stat(path)
@@ -138,7 +139,7 @@ func (f *Folder) torn(noPlan bool) string {
 		return "it holds a transcript whose ledger.jsonl is gone"
 	case transcript == 0 && ledger > 0:
 		b, err := os.ReadFile(f.Ledger())
-		if err != nil || bytes.Count(b, []byte{'\n'}) > 1 {
+		if err != nil || bytes.Count(b, []byte{'\n'}) > 1+bytes.Count(b, []byte(`"kind":"beacon"`)) {
 			return "it holds a ledger whose transcript.jsonl is gone"
 		}
 	}

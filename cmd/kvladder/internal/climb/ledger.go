@@ -3,7 +3,9 @@ package climb
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 
 	"kvladder/receipts"
 )
@@ -41,4 +43,32 @@ func (c *Climb) register() error {
 		}
 	}
 	return c.enter(receipts.LedgerPrereg, receipts.LedgerObject{Set: c.Set.Digest})
+}
+
+// carry makes the request ids depend on the beacon: the ledger's, where it has one, else the
+// one that was given, which is entered before any arm starts.
+func (c *Climb) carry() error {
+	fail := func(what, hint string) error { return &FolderError{Path: c.Folder.Path, What: what, Hint: hint} }
+	ledger, err := receipts.ReadLedger(c.Folder.Ledger())
+	if err != nil {
+		return fail(reason(err), "choose another folder with --out")
+	}
+	have, err := receipts.BeaconOf(ledger)
+	switch started := slices.ContainsFunc(ledger, func(e receipts.LedgerEntry) bool { return e.Kind == receipts.LedgerArmStart }); {
+	case err != nil:
+		return fail("its ledger: "+err.Error(), "choose another folder with --out")
+	case c.Beacon == nil:
+		c.Beacon = have
+	case have != nil && *have != *c.Beacon:
+		return fail(fmt.Sprintf("its ledger holds round %d of the beacon, --beacon gives round %d", have.Round, c.Beacon.Round), "leave --beacon out: the ledger's is used")
+	case have != nil:
+	case started:
+		return fail("it holds arms that were run without a beacon", "leave --beacon out, or choose another folder with --out")
+	default:
+		if err := c.enter(receipts.LedgerBeacon, receipts.LedgerObject{Beacon: c.Beacon}); err != nil {
+			return err
+		}
+	}
+	c.ids = string(c.Beacon.IDs(digestOf(c.digest)))
+	return nil
 }

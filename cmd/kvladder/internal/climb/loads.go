@@ -70,7 +70,7 @@ func (r *chainRun) account(ctx context.Context, st arms.ChainStep, from int64) e
 	}
 	fact := probes.LoadsFact{Pass: st.Pass, Complete: true, Loads: []probes.Load{}}
 	for i, l := range loads {
-		l.RequestID = replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, ids[i])
+		l.RequestID = replay.RequestID(r.c.ids, r.arm.Name, r.job.run, st.Pass, ids[i])
 		fact.Loads = append(fact.Loads, l.Load)
 	}
 	return r.fact(probes.FactLoads, "log", fact)
@@ -94,7 +94,7 @@ func (r *chainRun) loads(ctx context.Context, st arms.ChainStep) error {
 	}
 	mine := map[string]bool{}
 	for _, p := range r.c.Set.Prompts {
-		mine[replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, p.ID)] = true
+		mine[replay.RequestID(r.c.ids, r.arm.Name, r.job.run, st.Pass, p.ID)] = true
 	}
 	fact := probes.LoadsFact{Pass: st.Pass, Complete: complete, Loads: []probes.Load{}}
 	told, wrong, first := 0, 0, ""

@@ -115,7 +115,7 @@ func (r *chainRun) flood(ctx context.Context, st arms.ChainStep, times int) erro
 		if err != nil {
 			return r.harness("flood", err)
 		}
-		req := replay.Request{Path: r.c.Set.Path, Body: body, RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, 0, fmt.Sprintf("flood/%d", sent))}
+		req := replay.Request{Path: r.c.Set.Path, Body: body, RequestID: replay.RequestID(r.c.ids, r.arm.Name, r.job.run, 0, fmt.Sprintf("flood/%d", sent))}
 		if k := r.c.Plan.Replay.Ranks; k > 0 {
 			rank := sent % k
 			req.Rank = &rank
@@ -182,7 +182,7 @@ func (r *chainRun) liveness(ctx context.Context, st arms.ChainStep) error {
 	if p == nil {
 		return r.harness("ask-liveness", errors.New("the set has no such prompt, with a known answer or answered before"))
 	}
-	req := replay.Request{Path: r.c.Set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, 0, fmt.Sprintf("liveness/%d", r.asked))}
+	req := replay.Request{Path: r.c.Set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.ids, r.arm.Name, r.job.run, 0, fmt.Sprintf("liveness/%d", r.asked))}
 	r.asked++
 	reply := r.client().Send(ctx, req)
 	if ctx.Err() != nil {

@@ -101,7 +101,7 @@ func (r *chainRun) ask(ctx context.Context, st arms.ChainStep, i int, p *prompts
 		body, id = p.Prime.Body, p.ID+"/prime"
 	}
 	cl := r.client()
-	req := replay.Request{Path: r.c.Set.Path, Body: []byte(body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, st.Pass, id)}
+	req := replay.Request{Path: r.c.Set.Path, Body: []byte(body), RequestID: replay.RequestID(r.c.ids, r.arm.Name, r.job.run, st.Pass, id)}
 	if plan.Replay.Ranks > 0 {
 		rank := plan.Replay.Rank(p.ID)
 		req.Rank = &rank

@@ -114,6 +114,9 @@ func (c *Climb) await(ctx context.Context, far arms.Elsewhere, j job, attempt st
 	tail := &arms.Tail{To: log, Keep: 4, Line: func(line string) { c.say("%s", line) }}
 	spec := arms.Spec{Argv: []string{c.Self, "chain", "--run", strconv.Itoa(j.run), folder, j.chain.Name},
 		Env: map[string]string{"KVLADDER_CACHE": c.Cache}, Files: []string{c.Self}}
+	if c.Beacon != nil {
+		spec.Argv = append(spec.Argv, "--beacon", c.Beacon.String())
+	}
 	p, err := launcher.Launch(ctx, spec, tail)
 	if err != nil {
 		if ctx.Err() != nil {

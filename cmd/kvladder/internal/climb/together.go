@@ -248,7 +248,7 @@ func (r *chainRun) abort(ctx context.Context, k int, c cut) error {
 		actx, cancel = context.WithTimeout(ctx, c.after)
 		defer cancel()
 	}
-	req := replay.Request{Path: set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.digest, r.arm.Name, r.job.run, 0, fmt.Sprintf("abort/%d", k))}
+	req := replay.Request{Path: set.Path, Body: []byte(p.Body), RequestID: replay.RequestID(r.c.ids, r.arm.Name, r.job.run, 0, fmt.Sprintf("abort/%d", k))}
 	if r.c.Plan.Replay.Ranks > 0 {
 		rank := r.c.Plan.Replay.Rank(p.ID)
 		req.Rank = &rank
