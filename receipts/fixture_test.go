@@ -232,6 +232,13 @@ var testChecker = Checker{Assess: testAssess, Decode: testDecode, RequestID: tes
 // as "ARM/prompt".
 func runFolder(t testing.TB, plan arms.Plan, set *prompts.Set, wrong ...string) string {
 	t.Helper()
+	return carrying(t, plan, set, nil, nil, wrong...)
+}
+
+// carrying makes an unsealed run folder whose ledger holds a beacon and whose request ids are
+// derived from another, or from the plan alone.
+func carrying(t testing.TB, plan arms.Plan, set *prompts.Set, entered, ids *Beacon, wrong ...string) string {
+	t.Helper()
 	dir := t.TempDir()
 	pd, pb, err := plan.Digest()
 	write := func(name string, b []byte) {
@@ -264,6 +271,9 @@ func runFolder(t testing.TB, plan arms.Plan, set *prompts.Set, wrong ...string) 
 		}
 	}
 	entry(LedgerPrereg, LedgerObject{Set: set.Digest})
+	if entered != nil {
+		entry(LedgerBeacon, LedgerObject{Beacon: entered})
+	}
 	w, err := probes.OpenWriter(filepath.Join(dir, TranscriptFile))
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +303,7 @@ func runFolder(t testing.TB, plan arms.Plan, set *prompts.Set, wrong ...string) 
 			r := probes.Record{Kind: probes.KindReply, Arm: spec.Name, Reply: &probes.Reply{Prompt: p.ID, Pass: 1, Path: set.Path,
 				Sent: digest.Of([]byte(p.Body)), Status: 200, Decoded: probes.Decoded{Text: text}}}
 			r.Reply.SetRaw([]byte(`{"text":"` + text + `"}`))
-			r.Reply.RequestID = testRequestID(pd, &r)
+			r.Reply.RequestID = testRequestID(ids.IDs(pd), &r)
 			add(r)
 		}
 	}
@@ -307,6 +317,12 @@ func runFolder(t testing.TB, plan arms.Plan, set *prompts.Set, wrong ...string) 
 func sealed(t testing.TB, plan arms.Plan, set *prompts.Set, wrong ...string) string {
 	t.Helper()
 	dir := runFolder(t, plan, set, wrong...)
+	seal(t, dir, plan, set)
+	return dir
+}
+
+func seal(t testing.TB, dir string, plan arms.Plan, set *prompts.Set) {
+	t.Helper()
 	recs, err := readTranscript(filepath.Join(dir, TranscriptFile))
 	if err != nil {
 		t.Fatal(err)
@@ -318,5 +334,4 @@ func sealed(t testing.TB, plan arms.Plan, set *prompts.Set, wrong ...string) str
 	if _, err := Seal(dir, plan, res, Options{Tool: Tool{Version: "v0"}}); err != nil {
 		t.Fatal(err)
 	}
-	return dir
 }
