@@ -93,6 +93,17 @@ func LedgerOrigin(plan digest.Digest) string { return "kvladder/ledger/" + plan.
 // Checkpoint writes folder/ledger.checkpoint over the ledger as it stands, signed with key,
 // once. It has to be there before the seal.
 func Checkpoint(folder string, key *PrivateKey) error {
+	return checkpoint(folder, CheckpointFile, key)
+}
+
+// CheckpointForWitnesses writes the same to folder/ledger.cosigned, once, where witnesses add
+// their lines: of a ledger that holds the registration alone, for it to be seen before
+// anything is run.
+func CheckpointForWitnesses(folder string, key *PrivateKey) error {
+	return checkpoint(folder, CosignedFile, key)
+}
+
+func checkpoint(folder, name string, key *PrivateKey) error {
 	path := filepath.Join(folder, LedgerFile)
 	ledger, err := ReadLedger(path)
 	if err != nil {
@@ -113,7 +124,7 @@ func Checkpoint(folder string, key *PrivateKey) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	return WriteOnce(filepath.Join(folder, CheckpointFile), b)
+	return WriteOnce(filepath.Join(folder, name), b)
 }
 
 func checkpointText(origin string, t *Tree, n int64) (string, error) {

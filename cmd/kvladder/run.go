@@ -30,6 +30,7 @@ type runOptions struct {
 	By     string
 	Sign   string
 	Beacon string
+	Enter  bool // register, and stop
 	Resume bool
 	JSON   bool
 }
@@ -50,7 +51,10 @@ With --beacon every request id depends on a public random value, so that the dat
 not to be earlier than its round (order O3). Fetch one just before the run; nothing is asked
 of the network here:
 
-  curl -o round.json https://api.drand.sh/` + receipts.QuicknetChain + `/public/latest`,
+  curl -o round.json https://api.drand.sh/` + receipts.QuicknetChain + `/public/latest
+
+To show that the plan came before the data (order O4), run --register --sign first, have a
+witness cosign the checkpoint in ledger.cosigned, and only then fetch the round.`,
 		Example: `  kvladder run arms/ladders/demo-healthy.yaml
   kvladder run --out runs/mine --plan plan.json arms/ladders/demo-healthy.yaml
   kvladder run --resume --out runs/mine arms/ladders/demo-healthy.yaml`,
@@ -60,6 +64,12 @@ of the network here:
 			res, err := runRun(cmd.Context(), o, stderr)
 			if err != nil {
 				return err
+			}
+			if o.Enter {
+				if o.JSON {
+					return printJSON(stdout, map[string]any{"ladder": res.Ladder, "plan": res.Plan, "registered": true, "sealed": false})
+				}
+				return nil
 			}
 			if o.Only != "" {
 				// one chain has no verdict: there is nothing yet to judge it against
@@ -82,6 +92,7 @@ of the network here:
 	f.StringVar(&o.By, "launcher", "", "launch by this one instead of the ladder's: "+names(launchers)+"; another launcher is another plan")
 	f.StringVar(&o.Sign, "sign", "", "sign ledger and receipt with the private key in `FILE`, which keygen makes")
 	f.StringVar(&o.Beacon, "beacon", "", "derive the request ids from the round of drand's quicknet in `FILE`, too: the data are then not earlier than it")
+	f.BoolVar(&o.Enter, "register", false, "register the plan in the run folder and run nothing; with --sign, write ledger.cosigned for witnesses")
 	f.BoolVar(&o.Resume, "resume", false, "go on with an interrupted climb of the same plan")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON document")
 	return cmd
@@ -126,6 +137,9 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 		if beacon, err = receipts.ReadBeacon(o.Beacon); err != nil {
 			return none, err
 		}
+	}
+	if o.Enter && (beacon != nil || o.Only != "" || o.Resume) {
+		return none, fmt.Errorf("--register: it runs nothing; leave out --beacon, --only and --resume, and give them to the run that follows")
 	}
 	if err := r.plan.Refusal(); err != nil {
 		return none, fmt.Errorf("ladder %s: %w", o.Ladder, err)
@@ -189,6 +203,21 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 			return res
 		},
 		Suspects: scoring.Suspects, Detectors: detectors(r.plan.Design.Rule)}
+	if o.Enter {
+		if err := c.Register(); err != nil {
+			return none, err
+		}
+		then := ""
+		if key != nil {
+			var exists *receipts.ExistsError
+			if err := receipts.CheckpointForWitnesses(path, key); err != nil && !errors.As(err, &exists) {
+				return none, err
+			}
+			then = ", and have witnesses add their lines to " + filepath.Join(path, receipts.CosignedFile) + " before that"
+		}
+		fmt.Fprintf(stderr, "plan %s is registered; climb it with kvladder run --out %s %s%s\n", d.Short(), path, o.Ladder, then)
+		return scoring.Result{Ladder: r.plan.Ladder, Plan: string(d)}, nil
+	}
 	res, err := c.Run(ctx)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
