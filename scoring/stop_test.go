@@ -138,7 +138,9 @@ func TestSoakThatStopsWithoutItsRule(t *testing.T) {
 	cut := newSoak(t, &stop)
 	cut.last["SOAK"] = 3
 	cut.write()
-	i := slices.IndexFunc(cut.recs, func(r probes.Record) bool { return r.Arm == "SOAK" && r.Reply != nil && r.Reply.Pass == 3 && r.Reply.Prompt == "p39" })
+	i := slices.IndexFunc(cut.recs, func(r probes.Record) bool {
+		return r.Arm == "SOAK" && r.Reply != nil && r.Reply.Pass == 3 && r.Reply.Prompt == "p39"
+	})
 	cut.recs = slices.Delete(cut.recs, i, i+1)
 	want(t, cut.assess(), "SOAK", HarnessError, 3, "")
 	// Nor without saying so: records that merely end there were lost.
