@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"kvladder/arms"
@@ -38,15 +37,7 @@ func (OpenAI) Pins() map[string]string { return defaults(openaiPins) }
 
 // Configure: C0 and C1 differ in prefix_caching alone, C1 and store in connector alone.
 func (OpenAI) Configure(role string) (map[string]string, error) {
-	switch role {
-	case "C0":
-		return map[string]string{"prefix_caching": off, "connector": "none"}, nil
-	case "C1":
-		return map[string]string{"prefix_caching": on, "connector": "none"}, nil
-	case "store":
-		return map[string]string{"prefix_caching": on, "connector": "store"}, nil
-	}
-	return nil, fmt.Errorf("engine openai has no configuration %q", role)
+	return switches("openai", "prefix_caching", role)
 }
 
 // SplitPin names a server whose owner has given it another prefill budget.

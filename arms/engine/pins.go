@@ -146,3 +146,17 @@ func (r *reading) list() []probes.PinRead {
 	}
 	return out
 }
+
+// switches are the pins of a role where one pin, on or off, is the engine's own cache and
+// connector is the store: C0 and C1 differ in the first alone, C1 and store in the second.
+func switches(engine, caching, role string) (map[string]string, error) {
+	switch role {
+	case "C0":
+		return map[string]string{caching: off, "connector": "none"}, nil
+	case "C1":
+		return map[string]string{caching: on, "connector": "none"}, nil
+	case "store":
+		return map[string]string{caching: on, "connector": "store"}, nil
+	}
+	return nil, fmt.Errorf("engine %s has no configuration %q", engine, role)
+}

@@ -62,15 +62,7 @@ func (SGLang) Pins() map[string]string { return defaults(sglangPins) }
 
 // Configure: C0 and C1 differ in radix_cache alone, C1 and store in connector alone.
 func (SGLang) Configure(role string) (map[string]string, error) {
-	switch role {
-	case "C0":
-		return map[string]string{"radix_cache": off, "connector": "none"}, nil
-	case "C1":
-		return map[string]string{"radix_cache": on, "connector": "none"}, nil
-	case "store":
-		return map[string]string{"radix_cache": on, "connector": "store"}, nil
-	}
-	return nil, fmt.Errorf("engine sglang has no configuration %q", role)
+	return switches("sglang", "radix_cache", role)
 }
 
 // SplitPin makes prefill go in pieces of 128 tokens.

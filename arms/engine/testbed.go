@@ -85,15 +85,7 @@ func (Testbed) Pins() map[string]string { return defaults(testbedPins) }
 
 // Configure: C0 and C1 differ in prefix_caching alone, C1 and store in connector alone.
 func (Testbed) Configure(role string) (map[string]string, error) {
-	switch role {
-	case "C0":
-		return map[string]string{"prefix_caching": off, "connector": "none"}, nil
-	case "C1":
-		return map[string]string{"prefix_caching": on, "connector": "none"}, nil
-	case "store":
-		return map[string]string{"prefix_caching": on, "connector": "store"}, nil
-	}
-	return nil, fmt.Errorf("engine testbed has no configuration %q", role)
+	return switches("testbed", "prefix_caching", role)
 }
 
 // SplitPin halves the prefill budget to one recurrent block, the least that lets chunks

@@ -164,15 +164,7 @@ func (VLLM) Pins() map[string]string { return defaults(vllmPins) }
 
 // Configure: C0 and C1 differ in prefix_caching alone, C1 and store in connector alone.
 func (VLLM) Configure(role string) (map[string]string, error) {
-	switch role {
-	case "C0":
-		return map[string]string{"prefix_caching": off, "connector": "none"}, nil
-	case "C1":
-		return map[string]string{"prefix_caching": on, "connector": "none"}, nil
-	case "store":
-		return map[string]string{"prefix_caching": on, "connector": "store"}, nil
-	}
-	return nil, fmt.Errorf("engine vllm has no configuration %q", role)
+	return switches("vllm", "prefix_caching", role)
 }
 
 // SplitPin makes prefill go in pieces of 128 tokens, or of one recurrent block where that is
