@@ -67,6 +67,9 @@ func (l *Ladder) Resolve(s *prompts.Set, eng Engine) (*Plan, error) {
 	if err := r.legalLaunches(); err != nil {
 		return nil, err
 	}
+	if err := r.legalRanks(); err != nil {
+		return nil, err
+	}
 	if err := r.legalLockstep(); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ const strict = `ladder: t
 question: q
 engine: testbed
 set: s.jsonl
-pins: {blocks: 4096}
+pins: {blocks: 4096, ranks: 64}
 subject: [fault]
 dt: [bf16, {name: fp8, pins: {kv_cache_dtype: fp8}}]
 arms:
@@ -103,7 +103,7 @@ func TestStrictLadders(t *testing.T) {
 		{"rank_field: X-Rank", `rank_field: "X\r\nHost: a"`, "15:49", `holds '\r'`},
 		{"rank_field: X-Rank", "rank_field: 'X:'", "15:49", "holds ':'"},
 		{"rank_by: header", "rank_by: cookie", "15:29", "use header, body or url"},
-		{"{blocks: 4096}", "{blocks: .nan}", "5:16", "is no number"},
+		{"{blocks: 4096, ranks: 64}", "{blocks: .nan}", "5:16", "is no number"},
 		{"question: q", "question: -.inf", "2:11", "is no number"},
 		{arm, "  - {preset: PRESS, flood: 0}", "12:28", "arms.flood: 0 is out of bounds"},
 		{arm, "  - {preset: SOAK, passes: 3, minutes: .inf}", "12:40", "is no number"},
@@ -111,12 +111,12 @@ func TestStrictLadders(t *testing.T) {
 		// words
 		{"ladder: t", "ladder: 1.50", "1:9", "quote it"},
 		{"name: MINE", "name: 0x10", "12:26", "quote it"},
-		{"{blocks: 4096}", "{blocks: &b 4096}", "5:16", "anchors"},
-		{"{blocks: 4096}", "{blocks: !!str 4096}", "5:16", "tags"},
-		{"{blocks: 4096}", "\n  blocks: |\n    4096", "6:11", "one word"},
+		{"{blocks: 4096, ranks: 64}", "{blocks: &b 4096}", "5:16", "anchors"},
+		{"{blocks: 4096, ranks: 64}", "{blocks: !!str 4096}", "5:16", "tags"},
+		{"{blocks: 4096, ranks: 64}", "\n  blocks: |\n    4096", "6:11", "one word"},
 		// forms
 		{"floors: {C0: 3, C1: 3}", "floors: 3", "13:9", "floors: a mapping is wanted here, got 3; write floors: {C0: 3, C1: 3}"},
-		{"{blocks: 4096}", "[blocks]", "5:7", "write pins: {NAME: VALUE}"},
+		{"{blocks: 4096, ranks: 64}", "[blocks]", "5:7", "write pins: {NAME: VALUE}"},
 		{"subject: [fault]", "subject: fault", "6:10", "write subject: [PIN]"},
 		{"  MINE: {failed: 0, external_tokens: \">0\"}", "  MINE: clean", "18:9", "write WARM: {failed: 0}"},
 		{"p_max: 0.3", "p_max: 0.3, alpha: 0.04", "14:50", "write alpha: {failures: 0.04, divergence: 0.01}"},
@@ -133,9 +133,9 @@ func TestStrictLadders(t *testing.T) {
 		{"{name: fp8, pins: {kv_cache_dtype: fp8}}", "{name: plain}", "7:12", "dtypes bf16 and plain have equal pins"},
 		{"subject: [fault]", "subject: [fault, fualt]", "6:18", `engine testbed has no pin "fualt"`},
 		{"kv_cache_dtype: fp8}}", "kv_cache_dtype: zz}}", "7:47", `"zz" is not one of bf16, fp8`},
-		{"{blocks: 4096}", "{blocks: 0}", "5:16", `pin blocks: "0"`},
-		{"{blocks: 4096}", "{block_size: 24}", "t.yaml", "block_size 24"},
-		{"{blocks: 4096}", "{ranks: 65}", "5:15", `pin ranks: "65"`},
+		{"{blocks: 4096, ranks: 64}", "{blocks: 0}", "5:16", `pin blocks: "0"`},
+		{"{blocks: 4096, ranks: 64}", "{block_size: 24}", "t.yaml", "block_size 24"},
+		{"{blocks: 4096, ranks: 64}", "{ranks: 65}", "5:15", `pin ranks: "65"`},
 		{"{prefill_budget: 127}", "{prefill_budget: 0}", "12:55", `pin prefill_budget: "0"`},
 		{"{prefill_budget: 127}", "{prefill_bugdet: 127}", "12:55", `no pin "prefill_bugdet"`},
 		{arm, "  - {preset: XID, identity: config, from: {kv_cache_dtype: zz}}", "12:5", `"zz" is not one of`},

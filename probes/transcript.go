@@ -121,6 +121,9 @@ func OpenWriter(path string) (*Writer, error) {
 }
 
 func continueFile(path string, f *os.File) (*Writer, error) {
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("transcript: %s is no regular file: replace it by its content, or start a new run folder", path)
+	}
 	r := NewReader(path, f)
 	var torn *TornError
 	for {

@@ -38,7 +38,8 @@ type scan struct {
 	first      digest.Digest
 	ids        int // request ids that are not the plan's
 	pins       *pinScan
-	started    map[place]int // line of the first reply of an attempt of an arm
+	started    map[place]int  // line of the first reply of an attempt of an arm
+	replies    map[string]int // of an attempt
 	seen       map[[16]byte]int
 	schedule   []complaint
 	whole      map[passOf]int
@@ -71,7 +72,7 @@ func newScan(rep *Report, folder string, r *Receipt, plan *arms.Plan, set *promp
 		}
 	}
 	return &scan{prompts: byID, rep: rep, folder: folder, r: r, set: set, c: c, plan: plan, imported: plan.Design.Imported,
-		pins: newPinScan(), started: map[place]int{}, seen: map[[16]byte]int{}, whole: map[passOf]int{},
+		pins: newPinScan(), started: map[place]int{}, replies: map[string]int{}, seen: map[[16]byte]int{}, whole: map[passOf]int{},
 		clients: map[string]map[string]map[string]bool{}, replicated: map[string]bool{}, times: newTimingScan(plan)}
 }
 
@@ -105,6 +106,7 @@ func (s *scan) record(line int, rec *probes.Record) {
 			s.problem(line, "arm %s: %s", rec.Arm, what)
 		}
 	case probes.KindReply:
+		s.replies[rec.Attempt]++
 		if _, ok := s.started[place{rec.Attempt, rec.Arm}]; !ok {
 			s.started[place{rec.Attempt, rec.Arm}] = line
 		}
@@ -125,6 +127,15 @@ func (s *scan) record(line int, rec *probes.Record) {
 func (s *scan) end() {
 	if s.found > mostProblems {
 		s.rep.add(TranscriptFile, "and %d more records that do not hold", s.found-mostProblems)
+	}
+	attempts, replies := 0, 0
+	for a := range s.pins.dead {
+		if n := s.replies[a]; n > 0 {
+			attempts, replies = attempts+1, replies+n
+		}
+	}
+	if attempts > 0 { // whoever ends a climb on a failure and resumes must not look like one who did not
+		s.rep.warn("%d climbs of chains were abandoned and climbed again; their %d replies are in the transcript and are not scored", attempts, replies)
 	}
 	if s.c.Decode == nil {
 		s.rep.warn("the replies were not decoded again")

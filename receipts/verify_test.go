@@ -3,9 +3,11 @@ package receipts
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -273,7 +275,7 @@ func TestVerifyRecomputes(t *testing.T) {
 // What the evidence itself says wrong, sealed as it stands.
 func TestVerifyRecords(t *testing.T) {
 	set := testSet(4)
-	check := func(what string, change func(recs []probes.Record) []probes.Record) {
+	rewritten := func(change func(recs []probes.Record) []probes.Record) string {
 		t.Helper()
 		dir := sealed(t, testPlan(set), set)
 		path := filepath.Join(dir, TranscriptFile)
@@ -293,7 +295,11 @@ func TestVerifyRecords(t *testing.T) {
 			s.Predicate.Order, s.Predicate.Tool, s.raw = r.Predicate.Order, r.Predicate.Tool, r.raw
 			*r = *s
 		})
-		rep := Verify(dir, testChecker)
+		return dir
+	}
+	check := func(what string, change func(recs []probes.Record) []probes.Record) {
+		t.Helper()
+		rep := Verify(rewritten(change), testChecker)
 		for _, p := range rep.Problems {
 			if strings.HasPrefix(p.Path, TranscriptFile) && strings.Contains(p.What, what) {
 				return
@@ -316,6 +322,19 @@ func TestVerifyRecords(t *testing.T) {
 		return func(recs []probes.Record) []probes.Record { f(reply(recs, 5)); return recs }
 	}
 	check(`decode otherwise: text is "wrong", recomputed "right"`, edit(func(r *probes.Reply) { r.Text = "wrong" }))
+	// What was climbed in vain is told: nobody may go on until a failure is gone, and be silent of it.
+	dir := rewritten(func(recs []probes.Record) []probes.Record {
+		i := slices.IndexFunc(recs, func(r probes.Record) bool { return r.Kind == probes.KindReply })
+		vain, fact := recs[i], recs[i]
+		vain.Attempt, fact.Kind, fact.Reply = "vain", probes.KindFact, nil
+		fact.Fact = &probes.Fact{Name: probes.FactAbandoned, Source: "resume", Value: must(json.Marshal(probes.AbandonedFact{Attempt: "vain", Why: "killed"}))}
+		return slices.Insert(recs, i, vain, fact)
+	})
+	if rep := Verify(dir, testChecker); !slices.ContainsFunc(rep.Warnings, func(w string) bool {
+		return strings.Contains(w, "1 climbs of chains were abandoned and climbed again; their 1 replies")
+	}) {
+		t.Errorf("an attempt in vain: %+v", rep)
+	}
 	check("decode otherwise: slot", edit(func(r *probes.Reply) { r.Slot = ptr(4) }))
 	check("the bytes received have the digest", edit(func(r *probes.Reply) { r.Raw = `{"text":"wrong"}`; r.Text = "wrong" }))
 	check("no byte was received", edit(func(r *probes.Reply) { r.SetRaw(nil) }))

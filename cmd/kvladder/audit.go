@@ -77,8 +77,17 @@ func showAudit(e *audit.Evidence, asJSON bool, stdout, stderr io.Writer) error {
 	for _, f := range v.Findings {
 		v.Counts[f.Code]++
 	}
-	if len(v.Findings) > 0 {
+	cut := []string{}
+	for _, f := range e.Files {
+		if f.Cut {
+			cut = append(cut, f.Name)
+		}
+	}
+	switch {
+	case len(v.Findings) > 0:
 		v.Exit = scoring.ExitCorrupt
+	case len(cut) > 0:
+		v.Exit = scoring.ExitInvalid
 	}
 	if asJSON {
 		if err := printJSON(stdout, v); err != nil {
@@ -113,6 +122,9 @@ func showAudit(e *audit.Evidence, asJSON bool, stdout, stderr io.Writer) error {
 		parts = append(parts, fmt.Sprintf("%s %d", c, v.Counts[c]))
 	}
 	if len(parts) == 0 {
+		if len(cut) > 0 {
+			return fmt.Errorf("nothing was found, but %s ends within a value and was not read whole: get an unbroken copy", strings.Join(cut, ", "))
+		}
 		fmt.Fprintf(stdout, "nothing found in %d files by %d lints: that nothing is wrong is not said\n", len(e.Files), len(audit.All()))
 		return nil
 	}

@@ -62,12 +62,22 @@ func outcome(code int) error {
 
 // run is the whole program: it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRootCmd(stdin, stdout, stderr)
+	out := &output{w: stdout}
+	root := newRootCmd(stdin, out, stderr)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if lost := out.lost(); lost != nil && (err == nil || !errors.Is(err, lost)) {
+		say(stderr, "error", fmt.Errorf("what was to be printed is not whole: %w", lost))
+		return scoring.ExitInvalid // whoever reads a cut report must not take its exit code for the whole
+	}
 	if err == nil {
 		return 0
 	}
+	return codeOf(ctx, err, stderr)
+}
+
+// codeOf says what went wrong, and is the exit code of it.
+func codeOf(ctx context.Context, err error, stderr io.Writer) int {
 	var ee *exitError
 	if errors.As(err, &ee) {
 		if ee.Err != nil {
@@ -75,7 +85,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 		return ee.Code
 	}
-	var held interface{ ExitCode() int }
+	var held heldStatus // and no other: a command that fails beneath a launcher has an exit code, too
 	if errors.As(err, &held) {
 		return held.ExitCode()
 	}

@@ -24,6 +24,7 @@ type File struct {
 	Docs   int
 	Series []metrics.Series // of a file of counters
 	Notes  []string         // what was overlooked to read it
+	Cut    bool             // a text ended within a value, which is left out
 }
 
 // Evidence is what is looked at together: arms that lie in several files are one ladder.
@@ -136,6 +137,7 @@ func (e *Evidence) Add(name string, b []byte) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		f.Docs, f.Notes = len(docs), notes
+		f.Cut = slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, errEnd.Error()) })
 		switch len(docs) {
 		case 0:
 			return fmt.Errorf("%s: there is no JSON in it: audit reads JSON, JSONL and counters", name)
