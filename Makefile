@@ -13,7 +13,7 @@ demo: build ## a healthy and a damaged ladder on the embedded engine
 	./$(BIN) demo
 
 test: ## every test that needs Go alone
-	$(GO) test ./...
+	$(GO) test -timeout 20m ./...
 
 check: ## what a commit must pass
 	@test -z "$$(gofmt -l .)" || { echo "gofmt:"; gofmt -l .; exit 1; }
@@ -53,7 +53,7 @@ bench-stats: ## false alarms and power of the verdict table, on LADDERS simulate
 
 e2e-llamacpp: build ## the llama.cpp ladders against a real llama-server, with a real model and synthetic ones
 	GO="$(GO)" ./arms/engine/llamacpp/fetch.sh
-	$(GO) test -count=1 -timeout 30m -tags e2e -run TestLlamaCpp -v ./cmd/kvladder
+	$(GO) test -count=1 -timeout 40m -tags e2e -run TestLlamaCpp -v ./cmd/kvladder
 
 e2e-vllm: build ## the vLLM ladders against a real vLLM on CPU cores and a real model; about 6 GB and an hour
 	./arms/engine/vllm/fetch.sh
