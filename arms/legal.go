@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"kvladder/prompts"
@@ -193,6 +194,21 @@ func meetable(p scoring.Prediction) error {
 			return fmt.Errorf("%s %v can never be met: %s is never below 0", p.Op, x, p.Member)
 		}
 		return fmt.Errorf("%s %v can never be met: %s lies between 0 and 1", p.Op, x, p.Member)
+	}
+	return nil
+}
+
+// legalRanks refuses pins to more ranks than an arm has.
+func (r *resolver) legalRanks() error {
+	by := r.plan.Replay.RankBy
+	if r.plan.Replay.Ranks == 0 || by != "header" && by != "body" {
+		return nil
+	}
+	for _, a := range r.plan.Design.Arms {
+		if n, err := strconv.Atoi(a.Pins["ranks"]); err == nil && n < r.plan.Replay.Ranks {
+			return r.l.wrong([]any{"replay", "ranks"}, fmt.Sprintf("state pins: {ranks: %d}, or replay.ranks: %d", r.plan.Replay.Ranks, n),
+				"replay.ranks: requests are pinned to %d ranks and arm %s has %d", r.plan.Replay.Ranks, a.Name, n)
+		}
 	}
 	return nil
 }

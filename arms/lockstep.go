@@ -1,9 +1,6 @@
 package arms
 
-import (
-	"fmt"
-	"strconv"
-)
+import "strconv"
 
 // inSteps says whether the words behind abort count the engine's steps.
 func inSteps(args []string) bool { return len(args) == 3 && args[2] == "steps" }
@@ -16,21 +13,6 @@ func (s ChainStep) AbortSteps() int {
 	}
 	n, _ := strconv.Atoi(s.Args[1]) // checked when the ladder was read
 	return n
-}
-
-// legalRanks refuses pins to more ranks than an arm has.
-func (r *resolver) legalRanks() error {
-	by := r.plan.Replay.RankBy
-	if r.plan.Replay.Ranks == 0 || by != "header" && by != "body" {
-		return nil
-	}
-	for _, a := range r.plan.Design.Arms {
-		if n, err := strconv.Atoi(a.Pins["ranks"]); err == nil && n < r.plan.Replay.Ranks {
-			return r.l.wrong([]any{"replay", "ranks"}, fmt.Sprintf("state pins: {ranks: %d}, or replay.ranks: %d", r.plan.Replay.Ranks, n),
-				"replay.ranks: requests are pinned to %d ranks and arm %s has %d", r.plan.Replay.Ranks, a.Name, n)
-		}
-	}
-	return nil
 }
 
 // legalLockstep refuses a lockstep that the engine cannot keep, and aborts that fall where

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"kvladder/arms"
 	"kvladder/probes"
@@ -59,12 +58,7 @@ func (OpenAI) Ready(ctx context.Context, e probes.Endpoint) error {
 func (OpenAI) Counters() map[string]string { return nil }
 
 // CachedIs: what a server without a store took from a cache it took from its own.
-func (OpenAI) CachedIs(preset string) string {
-	if strings.HasPrefix(preset, "C0") || strings.HasPrefix(preset, "C1") {
-		return "local"
-	}
-	return ""
-}
+func (OpenAI) CachedIs(preset string) string { return localAlone(preset) }
 
 // Cannot says what is out of reach without counters and without control of the server.
 func (OpenAI) Cannot(preset string) string {

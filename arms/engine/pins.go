@@ -160,3 +160,12 @@ func switches(engine, caching, role string) (map[string]string, error) {
 	}
 	return nil, fmt.Errorf("engine %s has no configuration %q", engine, role)
 }
+
+// localAlone is "local" in the presets that run without a store, where nothing else can have
+// cached a token, and "" in the others.
+func localAlone(preset string) string {
+	if strings.HasPrefix(preset, "C0") || strings.HasPrefix(preset, "C1") {
+		return "local"
+	}
+	return ""
+}

@@ -149,12 +149,7 @@ func (SGLang) Counters() map[string]string {
 }
 
 // CachedIs is "local" where there is no store; with one, the sources tell.
-func (SGLang) CachedIs(preset string) string {
-	if strings.HasPrefix(preset, "C0") || strings.HasPrefix(preset, "C1") {
-		return "local"
-	}
-	return ""
-}
+func (SGLang) CachedIs(preset string) string { return localAlone(preset) }
 
 // Cannot: what nobody has run is not promised.
 func (SGLang) Cannot(preset string) string {

@@ -337,12 +337,7 @@ func (VLLM) Counters() map[string]string {
 }
 
 // CachedIs is "local" where there is no store; with one, the counters tell.
-func (VLLM) CachedIs(preset string) string {
-	if strings.HasPrefix(preset, "C0") || strings.HasPrefix(preset, "C1") {
-		return "local"
-	}
-	return ""
-}
+func (VLLM) CachedIs(preset string) string { return localAlone(preset) }
 
 // Cannot: every preset can be run; what a store cannot do is refused with its pin.
 func (VLLM) Cannot(string) string { return "" }

@@ -22,21 +22,18 @@ func (a Attach) Launch(ctx context.Context, _ arms.Spec, _ io.Writer) (arms.Proc
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return &attached{url: a.URL, done: make(chan struct{})}, nil
+	return &attached{url: a.URL, ending: newEnding()}, nil
 }
 
 type attached struct {
-	url  string
-	once sync.Once
-	done chan struct{}
+	url    string
+	once   sync.Once
+	ending // of the hold on the server: how that one ends is not known here
 }
 
-func (p *attached) ID() string            { return p.url }
-func (p *attached) Start() string         { return "" }
-func (p *attached) Restarts() *int        { return nil }
-func (p *attached) Done() <-chan struct{} { return p.done }
-func (p *attached) Err() error            { return nil }
-func (p *attached) Exit() *int            { return nil }
+func (p *attached) ID() string     { return p.url }
+func (p *attached) Start() string  { return "" }
+func (p *attached) Restarts() *int { return nil }
 
 // Stop lets go of the server, which goes on.
 func (p *attached) Stop(context.Context) error {

@@ -284,7 +284,7 @@ func (c Container) launch(ctx context.Context, spec arms.Spec, log io.Writer) (*
 	if err != nil {
 		return nil, err
 	}
-	p := &contained{command: command, version: version, name: unique(), image: im, pins: c.pins, grace: c.Grace, done: make(chan struct{})}
+	p := &contained{command: command, version: version, name: unique(), image: im, pins: c.pins, grace: c.Grace, ending: newEnding()}
 	if p.grace == 0 {
 		p.grace = DefaultGrace
 	}
@@ -456,9 +456,7 @@ type contained struct {
 	removed  bool
 
 	once sync.Once
-	done chan struct{}
-	exit *int
-	err  error
+	ending
 }
 
 // errGone says that there is no such container.
@@ -662,26 +660,6 @@ func (p *contained) Replaced() (string, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.replaced, p.last.State.StartedAt
-}
-
-func (p *contained) Done() <-chan struct{} { return p.done }
-
-func (p *contained) Err() error {
-	select {
-	case <-p.done:
-		return p.err
-	default:
-		return nil
-	}
-}
-
-func (p *contained) Exit() *int {
-	select {
-	case <-p.done:
-		return p.exit
-	default:
-		return nil
-	}
 }
 
 // Stop asks the container to end, kills it after the grace period or when ctx ends, and

@@ -112,7 +112,7 @@ func (l Local) launch(ctx context.Context, spec arms.Spec, log io.Writer) (*fami
 	}
 	statusEnd.Close() // or the status pipe would not end with the guardian
 
-	p := &family{grace: l.Grace, leash: leash, done: make(chan struct{})}
+	p := &family{grace: l.Grace, leash: leash, ending: newEnding()}
 	if p.grace == 0 {
 		p.grace = DefaultGrace
 	}
@@ -240,9 +240,7 @@ type family struct {
 	mu    sync.Mutex
 	leash *os.File // closing it ends the family at once
 
-	done chan struct{} // closed after the members below are set
-	exit *int
-	err  error
+	ending // err is nil when the process ended with exit status 0
 }
 
 // follow reads the guardian's report and waits for it to end.
@@ -308,27 +306,6 @@ func (p *family) Start() string {
 
 // Restarts is 0: nobody starts a local process again.
 func (p *family) Restarts() *int { return new(int) }
-
-func (p *family) Done() <-chan struct{} { return p.done }
-
-// Err is nil when the process ended with exit status 0.
-func (p *family) Err() error {
-	select {
-	case <-p.done:
-		return p.err
-	default:
-		return nil
-	}
-}
-
-func (p *family) Exit() *int {
-	select {
-	case <-p.done:
-		return p.exit
-	default:
-		return nil
-	}
-}
 
 // Stop sends SIGTERM to the process group, waits for the grace period or until ctx ends,
 // then has the guardian kill what is left, and waits until nobody is. It returns an error

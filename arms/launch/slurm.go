@@ -158,7 +158,7 @@ func (s Slurm) launch(ctx context.Context, spec arms.Spec, log io.Writer) (*slur
 	if err != nil {
 		return nil, err
 	}
-	p := &slurmJob{name: unique(), grace: s.Grace, log: log, done: make(chan struct{})}
+	p := &slurmJob{name: unique(), grace: s.Grace, log: log, ending: newEnding()}
 	if p.grace == 0 {
 		p.grace = DefaultGrace
 	}
@@ -262,10 +262,8 @@ type slurmJob struct {
 	looking sync.Mutex
 	lost    time.Time // since when the controller does not answer
 
-	once sync.Once
-	done chan struct{}
-	exit *int
-	err  error
+	once   sync.Once
+	ending // err is a *JobError when the job was ended from outside
 }
 
 func (p *slurmJob) at(name string) string { return filepath.Join(p.dir, name) }
@@ -537,27 +535,6 @@ func (p *slurmJob) Replaced() (string, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.replaced, p.since
-}
-
-func (p *slurmJob) Done() <-chan struct{} { return p.done }
-
-// Err is a *JobError when the job was ended from outside.
-func (p *slurmJob) Err() error {
-	select {
-	case <-p.done:
-		return p.err
-	default:
-		return nil
-	}
-}
-
-func (p *slurmJob) Exit() *int {
-	select {
-	case <-p.done:
-		return p.exit
-	default:
-		return nil
-	}
 }
 
 // Stop signals the job as it would a local family, cancels it after the grace period or when
