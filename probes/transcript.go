@@ -108,9 +108,9 @@ type Writer struct {
 // are read and checked as a Reader checks them, and a torn last line is cut off (see
 // Torn). A transcript that is broken elsewhere is refused and left alone.
 func OpenWriter(path string) (*Writer, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := openFile(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
-		return nil, fmt.Errorf("transcript: %w", err)
+		return nil, err
 	}
 	w, err := continueFile(path, f)
 	if err != nil {
@@ -120,10 +120,20 @@ func OpenWriter(path string) (*Writer, error) {
 	return w, nil
 }
 
-func continueFile(path string, f *os.File) (*Writer, error) {
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+// openFile opens a regular file, or makes one where flag says so. Of a pipe it would have to
+// wait for a writer, and of a device for the end.
+func openFile(path string, flag int) (*os.File, error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("transcript: %s is no regular file: replace it by its content, or start a new run folder", path)
 	}
+	f, err := os.OpenFile(path, flag, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("transcript: %w", err)
+	}
+	return f, nil
+}
+
+func continueFile(path string, f *os.File) (*Writer, error) {
 	r := NewReader(path, f)
 	var torn *TornError
 	for {
@@ -486,9 +496,9 @@ func (r *Reader) Tail() (int64, digest.Digest) { return r.seq, r.tail }
 // ReadAll reads the whole transcript at path. With a *TornError the records before the
 // torn line are returned too.
 func ReadAll(path string) ([]Record, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path, os.O_RDONLY)
 	if err != nil {
-		return nil, fmt.Errorf("transcript: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	var out []Record

@@ -537,3 +537,27 @@ func BenchmarkReader(b *testing.B) {
 		}
 	}
 }
+
+// A pipe in the place of a transcript is refused by whoever reads it and by whoever goes on
+// with it: both would wait for ever.
+func TestPipeIsNoTranscript(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "transcript.jsonl")
+	if err := syscall.Mkfifo(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func() error{
+		"read":     func() error { _, err := ReadAll(path); return err },
+		"continue": func() error { _, err := OpenWriter(path); return err },
+	} {
+		done := make(chan error, 1)
+		go func() { done <- open() }()
+		select {
+		case err := <-done:
+			if err == nil || !strings.Contains(err.Error(), "no regular file") {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s waits for a writer", name)
+		}
+	}
+}

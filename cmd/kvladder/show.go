@@ -141,10 +141,8 @@ func readFolder(dir string) (*arms.Plan, *prompts.Set, []probes.Record, error) {
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 		return nil, nil, nil, fmt.Errorf("%s is not a run folder; kvladder run makes one", dir)
 	}
-	for _, name := range []string{"plan.json", "transcript.jsonl"} {
-		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && !st.Mode().IsRegular() {
-			return nil, nil, nil, fmt.Errorf("%s is no regular file: a run folder holds files only; replace it by its content", filepath.Join(dir, name))
-		}
+	if st, err := os.Stat(filepath.Join(dir, "plan.json")); err == nil && !st.Mode().IsRegular() {
+		return nil, nil, nil, fmt.Errorf("%s is no regular file: a run folder holds files only; replace it by its content", filepath.Join(dir, "plan.json"))
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "plan.json"))
 	if err != nil {
