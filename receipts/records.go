@@ -36,7 +36,8 @@ type scan struct {
 
 	found      int // records that do not hold
 	first      digest.Digest
-	ids        int // request ids that are not the plan's
+	from       digest.Digest // what request ids are derived from
+	ids        int           // request ids that are not
 	pins       *pinScan
 	started    map[place]int  // line of the first reply of an attempt of an arm
 	replies    map[string]int // of an attempt
@@ -72,6 +73,7 @@ func newScan(rep *Report, folder string, r *Receipt, plan *arms.Plan, set *promp
 		}
 	}
 	return &scan{prompts: byID, rep: rep, folder: folder, r: r, set: set, c: c, plan: plan, imported: plan.Design.Imported,
+		from: r.Predicate.Beacon.IDs(r.Predicate.Prereg.Plan),
 		pins: newPinScan(), started: map[place]int{}, replies: map[string]int{}, seen: map[[16]byte]int{}, whole: map[passOf]int{},
 		clients: map[string]map[string]map[string]bool{}, replicated: map[string]bool{}, times: newTimingScan(plan)}
 }
@@ -111,7 +113,7 @@ func (s *scan) record(line int, rec *probes.Record) {
 			s.started[place{rec.Attempt, rec.Arm}] = line
 		}
 		if s.set != nil {
-			whats, id := checkReply(rec, s.set.Dialect, s.prompts[rec.Reply.Prompt], s.r, s.c, s.imported)
+			whats, id := s.checkReply(rec)
 			for _, what := range whats {
 				s.problem(line, "arm %s, prompt %s: %s", rec.Arm, rec.Reply.Prompt, what)
 			}
@@ -228,7 +230,8 @@ func checkSample(folder string, s *probes.Sample) string {
 }
 
 // checkReply says what is wrong with a reply, and whether its request id is the plan's.
-func checkReply(rec *probes.Record, dialect string, prompt *prompts.Prompt, r *Receipt, c Checker, imported bool) (out []string, id bool) {
+func (s *scan) checkReply(rec *probes.Record) (out []string, id bool) {
+	prompt := s.prompts[rec.Reply.Prompt]
 	id = true
 	fail := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	reply := rec.Reply
@@ -245,20 +248,20 @@ func checkReply(rec *probes.Record, dialect string, prompt *prompts.Prompt, r *R
 	if got := digest.Of(raw); got != reply.Received && (len(raw) > 0 || reply.Received != "") {
 		fail("the bytes received have the digest %s, the record says %s", got.Short(), reply.Received.Short())
 	}
-	if what := checkSent(rec.Arm, reply, prompt, r); what != "" && !(imported && reply.Sent == "") {
+	if what := checkSent(rec.Arm, reply, prompt, s.r); what != "" && !(s.imported && reply.Sent == "") {
 		fail("%s", what)
 	}
-	if c.RequestID != nil && !imported {
-		if want := c.RequestID(r.Predicate.Beacon.IDs(r.Predicate.Prereg.Plan), rec); want != reply.RequestID {
+	if s.c.RequestID != nil && !s.imported {
+		if want := s.c.RequestID(s.from, rec); want != reply.RequestID {
 			id = false
-			fail("its request id is %q, the %s %q", reply.RequestID, givers(r.Predicate.Beacon), want)
+			fail("its request id is %q, the %s %q", reply.RequestID, givers(s.r.Predicate.Beacon), want)
 		}
 	}
-	if len(raw) == 0 && !imported && !sameDecoded(probes.Decoded{}, reply.Decoded) {
+	if len(raw) == 0 && !s.imported && !sameDecoded(probes.Decoded{}, reply.Decoded) {
 		fail("no byte was received, and the record holds an answer")
 	}
-	if c.Decode != nil && len(raw) > 0 {
-		got, err := c.Decode(dialect, reply)
+	if s.c.Decode != nil && len(raw) > 0 {
+		got, err := s.c.Decode(s.set.Dialect, reply)
 		if reply.Slot == nil {
 			got.Slot = nil // read since later than the first receipts, which verify for ever; without it no rank is proven by it
 		}

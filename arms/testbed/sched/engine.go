@@ -256,7 +256,6 @@ func (e *Engine) Submit(ctx context.Context, r Request) (<-chan Event, error) {
 		events:  make(chan Event, r.MaxTokens+1),
 		tokens:  append(make([]int, 0, len(r.Prompt)+r.MaxTokens), r.Prompt...),
 		rng:     rand.New(rand.NewPCG(r.Seed, 0x6b766c6164646572)),
-		place:   e.placeOf(&r),
 	}
 	e.prepare(t)
 	err := e.call(func() {

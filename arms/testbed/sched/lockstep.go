@@ -113,6 +113,9 @@ func (e *Engine) listen(ctx context.Context) bool {
 // or, in lockstep, in the seeded order.
 func (e *Engine) queue() {
 	if e.clients > 0 {
+		for _, t := range e.arrived {
+			t.place = e.placeOf(&t.Request)
+		}
 		slices.SortStableFunc(e.arrived, func(a, b *task) int {
 			return cmp.Or(bytes.Compare(a.place, b.place), cmp.Compare(a.Patience, b.Patience), cmp.Compare(a.ID, b.ID))
 		})

@@ -84,7 +84,7 @@ type task struct {
 	snaps             map[int]*model.State // states kept for boundaries not yet reached
 	slots             []*model.State       // the state after each token of a draft
 	accepted          int                  // draft tokens accepted in the last step; outlives the request
-	place             []byte               // among requests that arrive together
+	place             []byte               // in lockstep, among requests that arrive together
 	since             int                  // the step before which it arrived
 	resident          bool                 // waits with the blocks of a load that is done
 	admitted          bool
