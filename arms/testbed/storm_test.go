@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -151,24 +152,29 @@ func storm(t *testing.T, seed uint64, faults []string, seen map[string]int) []st
 }
 
 // TestStorm is the property: in a healthy engine no schedule changes a bit, and
-// the pools balance after every step.
+// the pools balance after every step. Which path a storm takes depends on when its
+// requests meet, and a prompt found in part in both caches is met once in ten
+// storms: so there are more of them until every path has been taken.
 func TestStorm(t *testing.T) {
-	runs := uint64(14)
+	runs, most := uint64(14), uint64(200)
 	if testing.Short() || raceEnabled {
-		runs = 3
+		runs, most = 3, 3
 	}
+	paths := []string{"external", "both", "preempted", "failed load", "aborted", "accepted", "evicted"}
 	seen := map[string]int{}
-	for seed := range runs {
+	untaken := func(path string) bool { return seen[path] == 0 }
+	seed := uint64(0)
+	for ; seed < runs || seed < most && slices.ContainsFunc(paths, untaken); seed++ {
 		for _, w := range storm(t, seed, nil, seen) {
 			t.Errorf("seed %d: %s", seed, w)
 		}
 	}
-	for _, path := range []string{"external", "both", "preempted", "failed load", "aborted", "accepted", "evicted"} {
-		if seen[path] == 0 && runs > 3 {
-			t.Errorf("no schedule takes the path %q", path)
+	for _, path := range paths {
+		if untaken(path) && most > runs {
+			t.Errorf("none of %d storms takes the path %q", seed, path)
 		}
 	}
-	t.Log(seen)
+	t.Log(seed, seen)
 }
 
 // TestStormSeesFaults shows that the property can fail: those faults that need no
@@ -179,7 +185,7 @@ func TestStormSeesFaults(t *testing.T) {
 	}
 	for _, id := range []string{"F01", "F03", "F07", "F10", "F13", "F18"} {
 		caught := false
-		for seed := uint64(0); seed < 14 && !caught; seed++ {
+		for seed := uint64(0); seed < 200 && !caught; seed++ {
 			caught = len(storm(t, seed, []string{id}, map[string]int{})) > 0
 		}
 		if !caught {
