@@ -167,10 +167,12 @@ func (VLLM) Configure(role string) (map[string]string, error) {
 	return switches("vllm", "prefix_caching", role)
 }
 
-// SplitPin makes prefill go in pieces of 128 tokens, or of one recurrent block where that is
-// more: a smaller budget cannot reach the next state.
+// SplitPin makes prefill go in pieces of one block, or of one recurrent block where that is
+// more, since a smaller budget cannot reach the next state. The last piece is then what a
+// full hit leaves to compute, so that such a control shows for every prompt whether what is
+// computed at once changes a bit.
 func (VLLM) SplitPin(g prompts.Geometry) (name, value string) {
-	return "batch_tokens", strconv.Itoa(max(128, g.RecurrentBlock))
+	return "batch_tokens", strconv.Itoa(g.Boundary())
 }
 
 // Spec renders `vllm serve` (vllm/entrypoints/openai/cli_args.py, vllm/engine/arg_utils.py).

@@ -73,6 +73,7 @@ func TestVLLMTraps(t *testing.T) {
 		{map[string]string{"dtype": "bfloat16"}, "kv_cache_dtype float32 needs dtype float32"},
 		{map[string]string{"version": "0.31.0", "kv_cache_dtype": "fp8"}, "serves unquantized"},
 		{map[string]string{"device": "cuda", "version": "0.31.0", "mamba_cache": "align", "block_size": "640", "batch_tokens": "512", "max_model_len": "512"}, "batch_tokens 512 is smaller than block_size 640"},
+		{map[string]string{"batch_tokens": "32", "max_num_seqs": "64"}, "batch_tokens 32 is smaller than max_num_seqs 64"},
 		{map[string]string{"device": "cuda", "mamba_cache": "all"}, "knows align and none"},
 		{map[string]string{"blocks": "64"}, "hold less than one prompt"},
 		{map[string]string{"connector": "store", "store": "offloading"}, "does not run on the CPU backend"},

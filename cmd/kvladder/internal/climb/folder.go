@@ -62,6 +62,12 @@ func OpenFolder(path string, plan *arms.Plan, set *prompts.Set, resume bool) (*F
 		f.Close()
 		return nil, fail("it holds a sealed receipt", "a receipt is never written over: choose another folder with --out")
 	}
+	for _, name := range []string{"plan.json", "ledger.jsonl", "transcript.jsonl"} {
+		if st, err := os.Stat(f.at(name)); err == nil && !st.Mode().IsRegular() { // of a pipe one would wait for ever
+			f.Close()
+			return nil, fail(name+" is no regular file", "replace it by its content, or choose another folder with --out")
+		}
+	}
 	old, err := os.ReadFile(f.at("plan.json"))
 	if what := f.torn(errors.Is(err, os.ErrNotExist)); what != "" {
 		f.Close()

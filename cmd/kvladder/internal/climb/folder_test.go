@@ -4,7 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"kvladder/arms"
+	"kvladder/prompts"
 )
 
 // A folder from which a part of an earlier climb was taken away is refused, and stays as it
@@ -34,6 +39,29 @@ func TestTornFolder(t *testing.T) {
 		got := f.torn(!c.plan)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// A pipe in the place of a file is refused: whoever reads it waits for ever.
+func TestFolderOfPipes(t *testing.T) {
+	for _, name := range []string{"plan.json", "ledger.jsonl", "transcript.jsonl"} {
+		dir := t.TempDir()
+		if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := OpenFolder(dir, &arms.Plan{}, &prompts.Set{}, true)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if err == nil || !strings.Contains(err.Error(), name+" is no regular file") {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s is waited for", name)
 		}
 	}
 }
