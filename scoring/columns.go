@@ -308,10 +308,11 @@ func (w *row) cachedAny() int {
 	return n
 }
 
-// firstUnanswered gives the first request without an answer, and how many have none.
+// firstUnanswered gives the first request without an answer that nothing accounts for, and how
+// many there are.
 func (a *armRun) firstUnanswered(set *prompts.Set) (first *row, n int) {
 	for _, w := range a.allRows(set) {
-		if w.answered {
+		if w.answered || a.endedByLoad(w) {
 			continue
 		}
 		if n++; first == nil {

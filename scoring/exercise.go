@@ -241,7 +241,7 @@ func (s *scorer) columnX(j *judgement) {
 	rows := j.arm.rows(s.in.Set, pass)
 	j.exerciseOK = len(rows) > 0
 	labels := map[string]bool{}
-	targets, mustN, mustHit, unknown, unasked := 0, 0, 0, 0, 0
+	targets, mustN, mustHit, unknown, unasked, ended := 0, 0, 0, 0, 0, 0
 	lost, lostIn := map[string]int{}, []lostCounter(nil)
 	for _, w := range rows {
 		if w.weaker != "" {
@@ -253,6 +253,10 @@ func (s *scorer) columnX(j *judgement) {
 			}
 		}
 		if !w.target() {
+			continue
+		}
+		if j.arm.endedByLoad(w) { // its hit was counted, and came to nothing
+			ended++
 			continue
 		}
 		targets++
@@ -283,8 +287,8 @@ func (s *scorer) columnX(j *judgement) {
 		}
 		j.warn("counter %s is no count, or fell, in %d of %d requests, first in %s: %s", c.name, lost[c.name], len(rows), c.first, instead)
 	}
-	mustN = max(mustHit, mustN-max(j.spec.FailLoads, s.loadFailures(j, rows))) // a load that failed is computed instead
-	mayHit := mustN+unasked > 0
+	mustN = max(mustHit, mustN-max(j.spec.FailLoads-ended, s.loadFailures(j, rows))) // a load that failed is computed instead
+	mayHit := mustN+unasked+ended > 0
 	if unknown > 0 {
 		j.exerciseOK = false
 	}
@@ -350,6 +354,9 @@ func (s *scorer) columnX(j *judgement) {
 		return
 	case len(j.exercised) == 0 && unknown > 0:
 		no(Unknown, Unproven, "no counter says what the requests took")
+		return
+	case len(j.exercised) == 0 && ended > 0:
+		no(No, ReuseLost, "no request took the path: the engine ended %d of them since a load had failed", ended)
 		return
 	case len(j.exercised) == 0:
 		no(No, ReuseLost, "no request took the path")

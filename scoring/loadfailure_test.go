@@ -51,3 +51,44 @@ func TestLoadFailures(t *testing.T) {
 		t.Errorf("they are not told apart: %v", a.Warnings)
 	}
 }
+
+// Requests that the engine ended because a load had failed, and said so, took nothing from the
+// store and said nothing: the others are judged. Without its word they are the harness's failure.
+func TestEndedByFailedLoads(t *testing.T) {
+	for _, c := range []struct {
+		ended         int
+		said          bool
+		verdict, sub  string
+		row, answered int
+	}{
+		{5, false, HarnessError, "", 3, 35},
+		{5, true, CleanBounded, "", 17, 35},
+		{40, true, NotExercised, ReuseLost, 13, 0},
+	} {
+		l := newLab(t, 40, 40)
+		l.reply["WARM"] = func(r *probes.Reply, i int) {
+			if i < c.ended {
+				refuse(r, 500, "http", "HTTP 500: Internal server error")
+			}
+		}
+		l.write()
+		var where probes.Record
+		for _, r := range l.recs {
+			if r.Arm == "WARM" && r.Kind == probes.KindReply {
+				where = r
+				break
+			}
+		}
+		for i := range c.ended {
+			b, _ := json.Marshal(probes.LoadFailedFact{Pass: 1, Prompt: l.set.Prompts[i].ID, Line: "Failing 1 request(s) due to KV load failure (failure_policy=fail, 32 tokens affected)"})
+			if c.said {
+				l.emit(probes.Record{Arm: "WARM", Chain: where.Chain, Attempt: where.Attempt, Incarnation: where.Incarnation, Kind: probes.KindFact, Fact: &probes.Fact{Name: probes.FactLoadFailed, Value: b}})
+			}
+		}
+		r := l.assess()
+		want(t, r, "WARM", c.verdict, c.row, c.sub)
+		if a := arm(t, r, "WARM"); c.said && (a.Exercised == nil || *a.Exercised != c.answered || a.Failed != 0) {
+			t.Errorf("%d ended: %v exercised and %d failed, want %d and 0", c.ended, a.Exercised, a.Failed, c.answered)
+		}
+	}
+}
