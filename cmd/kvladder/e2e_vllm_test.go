@@ -141,12 +141,28 @@ func TestVLLMFaults(t *testing.T) {
 		if deref(a.Verdict) == `"CLEAN_BOUNDED"` {
 			t.Errorf("%s is CLEAN_BOUNDED", name)
 		}
-		if name == "LOSE" {
-			continue // its requests end with an error: nothing was corrupted
+		if name == "LOSE" { // the engine says that it failed: nothing was corrupted, and nothing was used again
+			if deref(a.Verdict) != `"NOT_EXERCISED"` || deref(a.Sub) != `"REUSE_LOST"` {
+				t.Errorf("LOSE: %s %s, want NOT_EXERCISED REUSE_LOST", deref(a.Verdict), deref(a.Sub))
+			}
+			continue
 		}
 		if deref(a.Verdict) != `"CORRUPTION_ATTRIBUTED"` || deref(a.Variable) != `"connector"` || deref(a.Path) != `"external"` {
 			t.Errorf("%s: %s %s, variable %s, path %s; want corruption, of the connector on the external path", name, deref(a.Verdict), deref(a.Sub), deref(a.Variable), deref(a.Path))
 		}
+	}
+}
+
+// A load that fails and is computed after all gives what was there before, and the request is
+// told apart from the others.
+func TestVLLMRecompute(t *testing.T) {
+	_, _, r := climbVLLM(t, "vllm-recompute")
+	a := armOf(t, r, "LOSE")
+	if deref(a.Verdict) != `"CLEAN_BOUNDED"` || a.BitEqual == nil || *a.BitEqual != a.N {
+		t.Errorf("LOSE: %s %s, %s of %d bitwise equal; want CLEAN_BOUNDED, all", deref(a.Verdict), deref(a.Sub), deref(a.BitEqual), a.N)
+	}
+	if !strings.Contains(strings.Join(a.Warnings, " "), "12 requests were computed after a load had failed, 12 of them answered") {
+		t.Errorf("they are not told apart: %v", a.Warnings)
 	}
 }
 
@@ -198,12 +214,36 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // Two dtypes, each judged against its own control: neither is accused of being the other.
 func TestVLLMDtypes(t *testing.T) {
-	_, _, r := climbVLLM(t, "vllm-dt")
+	out, _, r := climbVLLM(t, "vllm-dt")
 	for _, name := range []string{"C1@float32", "WARM@float32", "C1@fp8", "WARM@fp8"} {
 		if a := armOf(t, r, name); deref(a.Verdict) != `"CLEAN_BOUNDED"` {
 			t.Errorf("%s: %s %s, want CLEAN_BOUNDED", name, deref(a.Verdict), deref(a.Sub))
 		}
 	}
+	// that a dtype was served, and not only asked for, is seen in what it says
+	said := map[string]map[string]float64{}
+	eachRecord(t, out, func(m map[string]any) {
+		arm, _ := m["arm"].(string)
+		reply, _ := m["reply"].(map[string]any)
+		tokens, _ := reply["tokens"].([]any)
+		if len(tokens) == 0 || reply["pass"] != 1.0 {
+			return
+		}
+		if said[arm] == nil {
+			said[arm] = map[string]float64{}
+		}
+		said[arm][reply["prompt"].(string)] = tokens[0].(map[string]any)["logprob"].(float64)
+	})
+	differ := 0
+	for id, one := range said["C0@float32"] {
+		if other, ok := said["C0@fp8"][id]; ok && one != other {
+			differ++
+		}
+	}
+	if differ < 10 {
+		t.Errorf("the controls of float32 and fp8 differ in %d first tokens of 12: one of the two was not served", differ)
+	}
+	t.Logf("the controls of float32 and fp8 differ in %d first tokens of 12", differ)
 }
 
 // Salts are kept apart; where the store ignores them every text is as it was and the hits
