@@ -356,6 +356,9 @@ func ParseLadder(file string, b []byte) (*Ladder, error) {
 	if err := checkText(b); err != nil {
 		return nil, fail(err)
 	}
+	if TooDeep(b) {
+		return nil, &FileError{File: file, What: "it is nested deeper than a ladder can be", Hint: "is it a ladder file?"}
+	}
 	tree, err := parseTree(b)
 	if err != nil {
 		return nil, fail(err)

@@ -1,6 +1,7 @@
 package arms
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"reflect"
@@ -403,4 +404,28 @@ func (l *Ladder) wrong(path []any, hint, format string, args ...any) error {
 		e.Line, e.Col = placeOf(n)
 	}
 	return e
+}
+
+// TooDeep says whether a text opens more lists and objects than any file that a person writes:
+// a reader of YAML takes time and memory that grow with the square of their depth.
+func TooDeep(text []byte) bool {
+	const most = 200
+	open := 0
+	for line := range bytes.Lines(text) {
+		if bytes.Count(line, []byte("- ")) > most || bytes.Count(line, []byte("? ")) > most {
+			return true
+		}
+		for _, c := range line {
+			switch c {
+			case '[', '{':
+				open++
+			case ']', '}':
+				open = max(0, open-1)
+			}
+			if open > most {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -239,3 +239,14 @@ func TestLadderFilesAreBounded(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A file of nothing but brackets is refused before anything builds a tree of it, which would
+// take minutes and gigabytes.
+func TestLaddersAreNotDeep(t *testing.T) {
+	for _, text := range []string{strings.Repeat("[", 100_000), "ladder: " + strings.Repeat("{a: ", 30_000), strict + "why: [" + strings.Repeat("[", 20_000) + " # " + strings.Repeat("]", 20_001),
+		"# " + strings.Repeat("]", 20_000) + "\n" + strings.Repeat("[", 20_000), strings.Repeat("- ", 30_000), strings.Repeat("? ", 30_000)} {
+		if _, err := arms.ParseLadder("deep.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "nested deeper") {
+			t.Errorf("%.30q: %v", text, err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"kvladder/arms"
 	"kvladder/receipts/digest"
 	"kvladder/scoring"
 )
@@ -76,7 +77,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return nil, fmt.Errorf("it is empty: its schema must be %q", PolicySchema)
 	}
-	if deep(b) {
+	if arms.TooDeep(b) {
 		return nil, fmt.Errorf("it is nested deeper than a policy can be")
 	}
 	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(p); err != nil {
@@ -103,20 +104,6 @@ func ParsePolicy(b []byte) (*Policy, error) {
 		return nil, fmt.Errorf("order %q: a receipt alone says %s or %s", o, O0, O1)
 	}
 	return p, nil
-}
-
-// deep says whether a text opens more lists and objects than any policy has: a reader of
-// YAML takes time that grows with the square of their depth.
-func deep(b []byte) bool {
-	const most = 64
-	open := 0
-	for line := range bytes.Lines(b) {
-		open += bytes.Count(line, []byte("[")) + bytes.Count(line, []byte("{")) - bytes.Count(line, []byte("]")) - bytes.Count(line, []byte("}"))
-		if open > most || bytes.Count(line, []byte("- ")) > most || bytes.Count(line, []byte("? ")) > most {
-			return true
-		}
-	}
-	return false
 }
 
 func firstLine(s string) string {
