@@ -486,9 +486,6 @@ func (r *Reader) All() iter.Seq2[Record, error] {
 	}
 }
 
-// Line is the number of the line that Next returned last.
-func (r *Reader) Line() int { return r.line }
-
 // Tail is the number of good lines read and the digest of the last of them: what a
 // receipt holds to prove that no line was cut off at the end.
 func (r *Reader) Tail() (int64, digest.Digest) { return r.seq, r.tail }
