@@ -252,7 +252,7 @@ func TestVLLMSalt(t *testing.T) {
 
 // Where the store ignores the salt every text is as it was, and the hits alone show it.
 func TestVLLMSaltIgnored(t *testing.T) {
-	_, code, r := climbVLLM(t, "vllm-xid", "floors: {C0: 3, C1: 2}", "floors: {C0: 1, C1: 1}", "pins: {threads: 1}", "pins: {threads: 1, store_config: '{\"fault\":\"nosalt\"}'}")
+	_, code, r := climbVLLM(t, "vllm-xid", "floors: {C0: 3, C1: 2}", "floors: {C0: 2, C1: 2}", "pins: {threads: 1}", "pins: {threads: 1, store_config: '{\"fault\":\"nosalt\"}'}")
 	a := armOf(t, r, "XID")
 	if code != 1 || !strings.HasPrefix(plainWord(a.Verdict), "CORRUPTION") || a.BitEqual == nil || *a.BitEqual != a.N {
 		t.Errorf("salt ignored: exit %d, XID %s %s, %s of %d bitwise equal; want corruption by the hits alone, every text as it was", code, deref(a.Verdict), deref(a.Sub), deref(a.BitEqual), a.N)
