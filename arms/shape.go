@@ -1,7 +1,6 @@
 package arms
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"reflect"
@@ -10,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
@@ -407,24 +407,29 @@ func (l *Ladder) wrong(path []any, hint, format string, args ...any) error {
 }
 
 // TooDeep says whether a text opens more lists and objects than any file that a person writes:
-// a reader of YAML takes time and memory that grow with the square of their depth.
+// a reader of YAML takes time and memory that grow with the square of their depth. It looks
+// at tokens, so that brackets in words and remarks count for nothing.
 func TooDeep(text []byte) bool {
 	const most = 200
-	open := 0
-	for line := range bytes.Lines(text) {
-		if bytes.Count(line, []byte("- ")) > most || bytes.Count(line, []byte("? ")) > most {
-			return true
+	open, line, here := 0, 0, 0
+	for _, t := range lexer.Tokenize(string(text)) {
+		if t.Position != nil && t.Position.Line != line {
+			line, here = t.Position.Line, 0
 		}
-		for _, c := range line {
-			switch c {
-			case '[', '{':
-				open++
-			case ']', '}':
-				open = max(0, open-1)
+		switch t.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			open++
+		case token.MappingEndType, token.SequenceEndType:
+			open = max(0, open-1)
+		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
+			here++
+		case token.MappingValueType:
+			if open == 0 {
+				here++
 			}
-			if open > most {
-				return true
-			}
+		}
+		if open > most || here > most || t.Position != nil && t.Position.IndentNum > 2*most {
+			return true
 		}
 	}
 	return false

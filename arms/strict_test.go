@@ -244,9 +244,14 @@ func TestLadderFilesAreBounded(t *testing.T) {
 // take minutes and gigabytes.
 func TestLaddersAreNotDeep(t *testing.T) {
 	for _, text := range []string{strings.Repeat("[", 100_000), "ladder: " + strings.Repeat("{a: ", 30_000), strict + "why: [" + strings.Repeat("[", 20_000) + " # " + strings.Repeat("]", 20_001),
-		"# " + strings.Repeat("]", 20_000) + "\n" + strings.Repeat("[", 20_000), strings.Repeat("- ", 30_000), strings.Repeat("? ", 30_000)} {
+		"# " + strings.Repeat("]", 20_000) + "\n" + strings.Repeat("[", 20_000), strings.Repeat("- ", 30_000), strings.Repeat("? ", 30_000),
+		strings.Repeat("{a: \"}\",b: ", 10_000), strings.Repeat("&a ", 30_000), strings.Repeat("!!seq ", 30_000)} {
 		if _, err := arms.ParseLadder("deep.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "nested deeper") {
 			t.Errorf("%.30q: %v", text, err)
 		}
+	}
+	words := strict + "# " + strings.Repeat("[", 500) + "\nwhy: \"" + strings.Repeat("{", 500) + "\"\n"
+	if _, err := arms.ParseLadder("words.yaml", []byte(words)); err != nil && strings.Contains(err.Error(), "nested deeper") {
+		t.Errorf("brackets in words: %v", err)
 	}
 }
