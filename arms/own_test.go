@@ -219,6 +219,8 @@ func TestRefusedArms(t *testing.T) {
 		{"a twin", "demo-48", "{preset: C1-PRESS}", "comes with the arm", nil},
 		{"launch between", "demo-48", "{preset: WARM, before: [launch]}", "cannot stand there", nil},
 		{"flood of nothing", "demo-48", "{preset: WARM, before: [flood]}", "flood takes N", nil},
+		{"flood without end", "demo-48", "{preset: WARM, before: [\"flood 9223372036854775807\"]}", "not a whole number from 1 to 1000", nil},
+		{"damage in words", "demo-48", "{preset: RST, before: [\"corrupt x abc def\"]}", "neither a whole number nor a percentage", nil},
 		{"flood of words", "demo-48", "{preset: WARM, before: [\"flood much\"]}", "not a whole number", nil},
 		{"a launch without value", "demo-48", "{preset: custom, steps: [\"launch x\"]}", "PIN=VALUE", nil},
 		{"custom without reference", "demo-48", "{preset: custom, config: store, steps: [launch, replay]}", "names no reference", nil},

@@ -45,13 +45,17 @@ var between = []string{"drain", "reset", "flood", "expire", "evict-rank", "abort
 
 // check says what is wrong with the words of a step, "" when nothing is.
 func (s StepLine) check() string {
+	most := 1_000_000_000
+	if s[0] == "flood" {
+		most = 1000 // pools, as the member of that name
+	}
 	whole := func(least int, at ...int) string {
 		if len(s) != 1+len(at) {
 			return ""
 		}
 		for _, i := range at {
-			if n, err := strconv.Atoi(s[i]); err != nil || n < least {
-				return fmt.Sprintf("%s: %q is not a whole number of at least %d", s[0], s[i], least)
+			if n, err := strconv.Atoi(s[i]); err != nil || n < least || n > most {
+				return fmt.Sprintf("%s: %q is not a whole number from %d to %d", s[0], s[i], least, most)
 			}
 		}
 		return "ok"
@@ -71,6 +75,8 @@ func (s StepLine) check() string {
 		want = "FILE OFFSET N"
 		if len(s) != 4 {
 			found = ""
+		} else if _, err := CorruptRange(s[2], s[3]); err != nil {
+			found = s[0] + ": " + err.Error()
 		}
 	case "damage":
 		want = "what to do and how much"
@@ -169,4 +175,36 @@ func betweenOnly(lines []StepLine) string {
 		}
 	}
 	return ""
+}
+
+// Range is which bytes of a stored file the step corrupt flips: Count of them from Offset, or
+// from that share of the file's size where Share is set, in percent. A negative Offset counts
+// from the file's end.
+type Range struct {
+	Offset, Count int64
+	Share         *float64
+}
+
+// CorruptRange reads OFFSET and N of the step corrupt.
+func CorruptRange(offset, count string) (Range, error) {
+	var r Range
+	if part, percent := strings.CutSuffix(offset, "%"); percent {
+		share, err := strconv.ParseFloat(part, 64)
+		if err != nil || !(share >= 0 && share < 100) {
+			return r, fmt.Errorf("offset %q is not a percentage below 100", offset)
+		}
+		r.Share = &share
+	} else {
+		n, err := strconv.ParseInt(offset, 10, 64)
+		if err != nil {
+			return r, fmt.Errorf("offset %q is neither a whole number nor a percentage", offset)
+		}
+		r.Offset = n
+	}
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil || n < 1 || n > 1<<40 {
+		return r, fmt.Errorf("count %q is not a positive whole number", count)
+	}
+	r.Count = n
+	return r, nil
 }

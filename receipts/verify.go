@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -52,6 +53,8 @@ type Report struct {
 	Warnings  []string   `json:"warnings"` // what could not be checked here
 	Witnessed []Sighting `json:"witnessed,omitempty"`
 	Beacon    *Published `json:"beacon,omitempty"` // that holds, and that the data depend on
+
+	unread int // problems that are files which this user may not read
 }
 
 // Problem is one thing that does not hold: where, and what.
@@ -61,6 +64,11 @@ type Problem struct {
 }
 
 func (r *Report) add(path, format string, args ...any) {
+	for _, a := range args {
+		if err, ok := a.(error); ok && errors.Is(err, fs.ErrPermission) {
+			r.unread++
+		}
+	}
 	r.Problems = append(r.Problems, Problem{Path: path, What: fmt.Sprintf(format, args...)})
 }
 
@@ -72,6 +80,9 @@ func (r *Report) close() Report {
 	r.OK = len(r.Problems) == 0
 	if !r.OK && r.Exit == 0 {
 		r.Exit = scoring.ExitCorrupt
+		if r.unread == len(r.Problems) { // whoever may not read refutes nothing
+			r.Exit = scoring.ExitInvalid
+		}
 	}
 	return *r
 }

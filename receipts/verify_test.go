@@ -5,6 +5,8 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -562,5 +564,21 @@ func TestVerifyReadsMoreThanItDid(t *testing.T) {
 	}
 	if rep := Verify(dir, c); !rep.OK {
 		t.Errorf("records from before: %+v", rep.Problems)
+	}
+}
+
+// What this user may not read refutes nothing; what does not hold beside it does.
+func TestUnreadableIsNotRefuted(t *testing.T) {
+	denied := fmt.Errorf("transcript: %w", fs.ErrPermission)
+	var r Report
+	r.add("transcript.jsonl", "%v", denied)
+	if got := r.close(); got.OK || got.Exit != scoring.ExitInvalid {
+		t.Errorf("unreadable alone: exit %d", got.Exit)
+	}
+	r = Report{}
+	r.add("transcript.jsonl", "%v", denied)
+	r.add("plan.json", "another digest")
+	if got := r.close(); got.Exit != scoring.ExitCorrupt {
+		t.Errorf("refuted beside it: exit %d", got.Exit)
 	}
 }

@@ -49,11 +49,13 @@ func TestFormulasRefuse(t *testing.T) {
 		"3 *":              "it ends where",
 		"":                 "it ends where",
 		"1e":               "no number",
+		Formula(strings.Repeat("(", 3_000_000) + "max(P.d0)" + strings.Repeat(")", 3_000_000)): "1000 are the most",
+		Formula(strings.Repeat("-", 800_000) + "1"):                                            "1000 are the most",
 	} {
 		d := DefaultThresholds()
 		d.NearTie = f
 		if err := d.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", f, err, want)
+			t.Errorf("%.40q: %.200v, want %q", f, err, want)
 		}
 	}
 	d := DefaultThresholds()

@@ -74,8 +74,15 @@ func (f Formula) value(s samples) (*float64, string) {
 	return v, ""
 }
 
+// longestFormula bounds what is read of a formula, whose parentheses are read by a function
+// that calls itself: a plan may be somebody else's.
+const longestFormula = 1000
+
 // read parses the formula, and computes it where samples are given.
 func (f Formula) read(s samples) (*float64, error) {
+	if len(f) > longestFormula {
+		return nil, fmt.Errorf("a formula of %d bytes, which begins with %.40q: %d are the most", len(f), string(f), longestFormula)
+	}
 	p := &formulaParser{text: string(f), samples: s}
 	v, err := p.sum()
 	if err == nil && p.peek() != "" {

@@ -48,7 +48,7 @@ type MissingFileError struct {
 }
 
 func (e *MissingFileError) Error() string {
-	return fmt.Sprintf("%s is needed for the launch and cannot be used: %v; fetch it, or set the pin that names it", e.File, e.Err)
+	return fmt.Sprintf("%s is needed for the launch and cannot be used: %v; fetch it (make e2e-llamacpp and make e2e-vllm do, by arms/engine/*/fetch.sh), or set the pin that names it", e.File, e.Err)
 }
 
 func (e *MissingFileError) Unwrap() error { return e.Err }

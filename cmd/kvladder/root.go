@@ -90,7 +90,7 @@ func codeOf(ctx context.Context, err error, stderr io.Writer) int {
 		return held.ExitCode()
 	}
 	if ctx.Err() != nil {
-		fmt.Fprintln(stderr, "error: interrupted; what was written is whole: continue with --resume")
+		fmt.Fprintln(stderr, "error: interrupted; what was written is whole: kvladder run goes on with --resume")
 		return scoring.ExitInvalid
 	}
 	say(stderr, "error", err)
@@ -98,7 +98,11 @@ func codeOf(ctx context.Context, err error, stderr io.Writer) int {
 }
 
 func say(w io.Writer, kind string, err error) {
-	fmt.Fprintf(w, "%s: %s\n", kind, strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", " "))
+	what := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", " ")
+	if most := 4000; len(what) > most { // what it quotes may be a whole file
+		what = strings.ToValidUTF8(what[:most/2], "") + " ... " + strings.ToValidUTF8(what[len(what)-most/2:], "")
+	}
+	fmt.Fprintf(w, "%s: %s\n", kind, what)
 }
 
 func newRootCmd(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {

@@ -68,6 +68,12 @@ Exit codes: 0 when everything is as the table says, 1 when not.`,
 }
 
 func selftestRun(ctx context.Context, o selftestOptions, stdout, stderr io.Writer) error {
+	switch {
+	case o.Healthy < 0:
+		return fmt.Errorf("--healthy %d: a number of ladders is wanted, 0 for the faults", o.Healthy)
+	case o.Parallel < 1:
+		return fmt.Errorf("--parallel %d: at least 1", o.Parallel)
+	}
 	b, done, err := newBench(o, stderr)
 	if err != nil {
 		return err

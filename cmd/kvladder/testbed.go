@@ -18,7 +18,8 @@ func newTestbedCmd(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "testbed",
 		Short: "the embedded engine",
-		Args:  cobra.NoArgs,
+		Args:  args(cobra.NoArgs, "serve"),
+		RunE:  func(cmd *cobra.Command, a []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTestbedServeCmd(stdout, stderr))
 	return cmd

@@ -109,7 +109,10 @@ func showReport(w io.Writer, path string, rep receipts.Report) {
 			word = "cannot be read"
 		}
 	}
-	fmt.Fprintf(w, "%s: %s, order %s", path, word, rep.Order)
+	fmt.Fprintf(w, "%s: %s", path, word)
+	if rep.Order != "" && rep.Exit != 3 {
+		fmt.Fprintf(w, ", order %s", rep.Order)
+	}
 	if len(rep.SignedBy) > 0 {
 		fmt.Fprintf(w, ", signed by %s", strings.Join(rep.SignedBy, ", "))
 	}

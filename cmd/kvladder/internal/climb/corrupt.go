@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
+
+	"kvladder/arms"
 )
 
 // corrupt flips every bit of N bytes at OFFSET in each stored file whose name matches FILE
@@ -19,20 +19,9 @@ func corrupt(dir string, args []string) (string, error) {
 	if len(args) != 3 {
 		return "", errors.New("it takes FILE OFFSET N")
 	}
-	part, percent := strings.CutSuffix(args[1], "%")
-	var off int64
-	var share float64
-	var err error
-	if percent {
-		if share, err = strconv.ParseFloat(part, 64); err != nil || !(share >= 0 && share < 100) {
-			return "", fmt.Errorf("offset %q is not a percentage below 100", args[1])
-		}
-	} else if off, err = strconv.ParseInt(args[1], 10, 64); err != nil {
-		return "", fmt.Errorf("offset %q is neither a whole number nor a percentage", args[1])
-	}
-	n, err := strconv.ParseInt(args[2], 10, 64)
-	if err != nil || n < 1 {
-		return "", fmt.Errorf("count %q is not a positive whole number", args[2])
+	where, err := arms.CorruptRange(args[1], args[2])
+	if err != nil {
+		return "", err
 	}
 	var files []string
 	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -53,19 +42,19 @@ func corrupt(dir string, args []string) (string, error) {
 		return "", fmt.Errorf("no stored file matches %q", args[0])
 	}
 	for _, f := range files {
-		at := off
-		if percent {
+		at := where.Offset
+		if where.Share != nil {
 			st, err := os.Stat(f)
 			if err != nil {
 				return "", err
 			}
-			at = int64(share / 100 * float64(st.Size()))
+			at = int64(*where.Share / 100 * float64(st.Size()))
 		}
-		if err := flip(f, at, n); err != nil {
+		if err := flip(f, at, where.Count); err != nil {
 			return "", err
 		}
 	}
-	return fmt.Sprintf("%d bytes flipped at %s in each of %d files", n, args[1], len(files)), nil
+	return fmt.Sprintf("%d bytes flipped at %s in each of %d files", where.Count, args[1], len(files)), nil
 }
 
 func flip(path string, off, n int64) error {
@@ -81,7 +70,7 @@ func flip(path string, off, n int64) error {
 	if off < 0 {
 		off += st.Size()
 	}
-	if off < 0 || off+n > st.Size() {
+	if off < 0 || n > st.Size()-off {
 		return fmt.Errorf("%s has %d bytes, the step asks for %d at %d", filepath.Base(path), st.Size(), n, off)
 	}
 	b := make([]byte, n)
