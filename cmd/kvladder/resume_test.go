@@ -121,6 +121,17 @@ func TestKillAndResume(t *testing.T) {
 			t.Errorf("killed after %s: the resumed receipt does not verify:\n%s", after, out)
 		}
 	}
+	// what has no ledger says nothing of what was there first
+	whole := filepath.Join(dir, "whole")
+	if code, out, errs := kvladder(t, "score", "--json", whole); code != 0 || errs != "" || !strings.Contains(out, `"order": "O1"`) {
+		t.Errorf("score: exit %d %q", code, errs)
+	}
+	if err := os.Remove(filepath.Join(whole, "ledger.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := kvladder(t, "score", "--json", whole); code != 0 || !strings.Contains(errs, "no ledger.jsonl") || !strings.Contains(out, `"order": "O0"`) {
+		t.Errorf("score without a ledger: exit %d %q", code, errs)
+	}
 }
 
 // An interrupt ends the climb and its processes, and says how to go on.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -125,6 +126,10 @@ nothing: a sealed receipt stays as it is, and verify says whether the two agree.
 			res, err := assess(p, s, recs)
 			if err != nil {
 				return err
+			}
+			if st, err := os.Stat(filepath.Join(a[0], "ledger.jsonl")); !p.Design.Imported && (err != nil || !st.Mode().IsRegular() || st.Size() == 0) {
+				res.Order = receipts.O0
+				say(stderr, "warning", errors.New("there is no ledger.jsonl: nothing says that the plan was there before the data, or that it was not amended"))
 			}
 			if err := printResult(stdout, res, asJSON); err != nil {
 				return err
