@@ -20,6 +20,9 @@ type Spec struct {
 	// Files are paths that must exist before the launch (a model, a binary): a missing one is
 	// reported by name before anything is started.
 	Files []string
+	// Fetch is the project's script that brings Files, "" where there is none: said when one
+	// is missing.
+	Fetch string
 	// Folders are written to by the process: a launcher whose processes see other files than
 	// this program has to let them see these. Up fills in those of the Resources.
 	Folders []string

@@ -2,11 +2,20 @@ package scoring
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"kvladder/probes"
 )
+
+// loadFailed writes that the engine spoke of a failed load while request i of WARM was under way.
+func (l *lab) loadFailed(i int, recovered bool, line string) {
+	at := slices.IndexFunc(l.recs, func(r probes.Record) bool { return r.Arm == "WARM" && r.Kind == probes.KindReply })
+	where := l.recs[at]
+	b, _ := json.Marshal(probes.LoadFailedFact{Pass: 1, Prompt: l.set.Prompts[i].ID, Recovered: recovered, Line: line})
+	l.emit(probes.Record{Arm: where.Arm, Chain: where.Chain, Attempt: where.Attempt, Incarnation: where.Incarnation, Kind: probes.KindFact, Fact: &probes.Fact{Name: probes.FactLoadFailed, Value: b}})
+}
 
 // A request whose load failed and was computed after all hits nothing by right, and is told
 // apart from the others; the same shortfall without a word from the engine is reuse that was lost.
@@ -31,17 +40,8 @@ func TestLoadFailures(t *testing.T) {
 	l = newLab(t, 40, 40)
 	lose(l)
 	l.write()
-	var where probes.Record
-	for _, r := range l.recs {
-		if r.Arm == "WARM" && r.Kind == probes.KindReply {
-			where = r
-			break
-		}
-	}
 	for i := 25; i < 40; i++ {
-		b, _ := json.Marshal(probes.LoadFailedFact{Pass: 1, Prompt: l.set.Prompts[i].ID, Recovered: true, Line: "Recovered from KV load failure: 1 request(s) rescheduled"})
-		r := probes.Record{Arm: "WARM", Chain: where.Chain, Attempt: where.Attempt, Incarnation: where.Incarnation, Kind: probes.KindFact, Fact: &probes.Fact{Name: probes.FactLoadFailed, Value: b}}
-		l.emit(r)
+		l.loadFailed(i, true, "Recovered from KV load failure: 1 request(s) rescheduled")
 	}
 	a := arm(t, l.assess(), "WARM")
 	if *a.Verdict == NotExercised {
@@ -72,17 +72,9 @@ func TestEndedByFailedLoads(t *testing.T) {
 			}
 		}
 		l.write()
-		var where probes.Record
-		for _, r := range l.recs {
-			if r.Arm == "WARM" && r.Kind == probes.KindReply {
-				where = r
-				break
-			}
-		}
 		for i := range c.ended {
-			b, _ := json.Marshal(probes.LoadFailedFact{Pass: 1, Prompt: l.set.Prompts[i].ID, Line: "Failing 1 request(s) due to KV load failure (failure_policy=fail, 32 tokens affected)"})
 			if c.said {
-				l.emit(probes.Record{Arm: "WARM", Chain: where.Chain, Attempt: where.Attempt, Incarnation: where.Incarnation, Kind: probes.KindFact, Fact: &probes.Fact{Name: probes.FactLoadFailed, Value: b}})
+				l.loadFailed(i, false, "Failing 1 request(s) due to KV load failure (failure_policy=fail, 32 tokens affected)")
 			}
 		}
 		r := l.assess()

@@ -162,7 +162,7 @@ func (LlamaCpp) Spec(pins map[string]string, at arms.Address, res arms.Resources
 		return filepath.Join(res.Cache, path)
 	}
 	binary, model := inCache(p["binary"]), inCache(p["model"])
-	spec := arms.Spec{Env: map[string]string{}}
+	spec := arms.Spec{Env: map[string]string{}, Fetch: "arms/engine/llamacpp/fetch.sh"}
 	if filepath.Base(binary) == "llama-server" {
 		spec.Argv = []string{binary}
 		spec.Files = []string{binary}

@@ -209,7 +209,7 @@ func (v VLLM) Spec(pins map[string]string, at arms.Address, res arms.Resources) 
 		spec.Env["GLOO_SOCKET_IFNAME"] = "lo"
 	}
 	binary, model := inCache(p["binary"]), inCache(p["model"])
-	spec.Files = []string{binary, model}
+	spec.Files, spec.Fetch = []string{binary, model}, "arms/engine/vllm/fetch.sh"
 	if p["device"] == "cpu" {
 		// One pool of threads for each rank, bound to no core: ranks and other programs share them.
 		spec.Env["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"

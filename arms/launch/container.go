@@ -202,7 +202,7 @@ func (c Container) fetch(ctx context.Context, command string, say func(format st
 	switch {
 	case archive != "":
 		if _, err := os.Stat(archive); err != nil {
-			return image{}, missingFile(archive, err)
+			return image{}, missingFile(archive, "", err)
 		}
 		say("loading image %s from %s", c.pins[pinImage], archive)
 		out, err := call(ctx, command, "load", "--input", archive)
@@ -347,7 +347,7 @@ func (c Container) argv(name string, im image, spec arms.Spec) ([]string, error)
 	}
 	for _, dir := range spec.Folders {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, missingFile(dir, err)
+			return nil, missingFile(dir, "", err)
 		}
 		if err := mount(dir, ""); err != nil {
 			return nil, err
@@ -358,7 +358,7 @@ func (c Container) argv(name string, im image, spec arms.Spec) ([]string, error)
 			continue // the image has it
 		}
 		if _, err := os.Stat(resolve(spec.Dir, f)); err != nil {
-			return nil, missingFile(f, err)
+			return nil, missingFile(f, spec.Fetch, err)
 		}
 		if err := mount(f, ":ro"); err != nil {
 			return nil, err

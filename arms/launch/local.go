@@ -43,12 +43,17 @@ type Local struct {
 
 // MissingFileError says that a file needed for a launch is not there.
 type MissingFileError struct {
-	File string
-	Err  error
+	File  string
+	Fetch string // the project's script that brings it, "" where there is none
+	Err   error
 }
 
 func (e *MissingFileError) Error() string {
-	return fmt.Sprintf("%s is needed for the launch and cannot be used: %v; fetch it (make e2e-llamacpp and make e2e-vllm do, by arms/engine/*/fetch.sh), or set the pin that names it", e.File, e.Err)
+	by := ""
+	if e.Fetch != "" {
+		by = " with " + e.Fetch
+	}
+	return fmt.Sprintf("%s is needed for the launch and cannot be used: %v; fetch it%s, or set the pin that names it", e.File, e.Err, by)
 }
 
 func (e *MissingFileError) Unwrap() error { return e.Err }
@@ -140,7 +145,7 @@ func check(spec arms.Spec, env []string) error {
 	}
 	for _, f := range spec.Files {
 		if _, err := os.Stat(resolve(spec.Dir, f)); err != nil {
-			return missingFile(f, err)
+			return missingFile(f, spec.Fetch, err)
 		}
 	}
 	var path string
@@ -164,19 +169,19 @@ func resolve(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-func missingFile(file string, err error) error {
+func missingFile(file, fetch string, err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err
 	}
-	return &MissingFileError{File: file, Err: err}
+	return &MissingFileError{File: file, Fetch: fetch, Err: err}
 }
 
 // lookPath finds the program called name in the folders of path, a list like $PATH.
 func lookPath(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		if err := executable(name); err != nil {
-			return "", missingFile(name, err)
+			return "", missingFile(name, "", err)
 		}
 		return name, nil
 	}
@@ -185,7 +190,7 @@ func lookPath(name, path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", missingFile(name, errors.New("no such program on the path"))
+	return "", missingFile(name, "", errors.New("no such program on the path"))
 }
 
 func executable(file string) error {
