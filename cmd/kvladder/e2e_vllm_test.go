@@ -84,7 +84,7 @@ func climbVLLM(t *testing.T, name string, replace ...string) (string, int, scori
 			t.Fatal(err)
 		}
 		b, err := json.Marshal(r)
-		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "table.md"), append([]byte(head), table.Bytes()...), 0o644), os.WriteFile(file+".json", b, 0o644),
+		if err := errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "table.md"), append([]byte(head), table.Bytes()...), 0o644), os.WriteFile(file+".json", b, 0o644),
 			os.CopyFS(file, os.DirFS(out))); err != nil {
 			t.Error(err)
 		}
@@ -272,8 +272,8 @@ func TestVLLMSaltIgnored(t *testing.T) {
 func TestVLLMRanksPinned(t *testing.T) {
 	_, _, r := climbVLLM(t, "vllm-ranks-pinned")
 	a := armOf(t, r, "C1")
-	if deref(a.Verdict) != `"CLEAN_BOUNDED"` || deref(a.LocalTokens) != fmt.Sprint(foundAgain(t)) {
-		t.Errorf("C1 %s %s, %s tokens were found again; want CLEAN_BOUNDED, %d", deref(a.Verdict), deref(a.Sub), deref(a.LocalTokens), foundAgain(t))
+	if deref(a.Verdict) != `"CLEAN_BOUNDED"` || deref(a.LocalTokens) != fmt.Sprint(foundAgain(t, "smollm2-plain-20")) {
+		t.Errorf("C1 %s %s, %s tokens were found again; want CLEAN_BOUNDED, %d", deref(a.Verdict), deref(a.Sub), deref(a.LocalTokens), foundAgain(t, "smollm2-plain-20"))
 	}
 }
 
@@ -281,18 +281,18 @@ func TestVLLMRanksPinned(t *testing.T) {
 func TestVLLMRanksUnpinned(t *testing.T) {
 	_, _, r := climbVLLM(t, "vllm-ranks-unpinned")
 	a := armOf(t, r, "C1")
-	if a.LocalTokens == nil || *a.LocalTokens >= foundAgain(t) {
-		t.Errorf("%s tokens were found again, want less than %d, which is all", deref(a.LocalTokens), foundAgain(t))
+	if a.LocalTokens == nil || *a.LocalTokens >= foundAgain(t, "smollm2-plain-20") {
+		t.Errorf("%s tokens were found again, want less than %d, which is all", deref(a.LocalTokens), foundAgain(t, "smollm2-plain-20"))
 	}
 	if v := plainWord(a.Verdict); strings.HasPrefix(v, "CORRUPTION") || v == "CLEAN_BOUNDED" {
 		t.Errorf("C1 %s %s", v, deref(a.Sub))
 	}
 }
 
-// foundAgain is how many tokens a second pass of the twenty prompts finds in blocks of 32.
-func foundAgain(t *testing.T) int {
+// foundAgain is how many tokens a second pass over a Set finds in blocks of 32.
+func foundAgain(t *testing.T, name string) int {
 	t.Helper()
-	set, err := prompts.Open("../../prompts/sets/smollm2-plain-20.jsonl")
+	set, err := prompts.Open("../../prompts/sets/" + name + ".jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,8 +315,11 @@ func TestVLLMRanksWrongHeader(t *testing.T) {
 // A pool that is too small: preemptions are counted, and what comes back is right.
 func TestVLLMPressure(t *testing.T) {
 	out, _, r := climbVLLM(t, "vllm-press")
-	if a := armOf(t, r, "PRESS"); strings.HasPrefix(plainWord(a.Verdict), "CORRUPTION") || plainWord(a.Verdict) == "NOT_EXERCISED" {
-		t.Errorf("PRESS: %s %s %v", deref(a.Verdict), deref(a.Sub), plainWord(a.Reason))
+	if a := armOf(t, r, "PRESS"); plainWord(a.Verdict) != scoring.CleanBounded || a.ExternalTokens == nil || *a.ExternalTokens < foundAgain(t, "smollm2-press-12") {
+		t.Errorf("PRESS: %s %s %v, external %s", deref(a.Verdict), deref(a.Sub), plainWord(a.Reason), deref(a.ExternalTokens))
+	}
+	if a := armOf(t, r, "C1-PRESS"); plainWord(a.Verdict) != scoring.NotExercised || plainWord(a.Sub) != scoring.CannotHit {
+		t.Errorf("C1-PRESS: %s %s %v", deref(a.Verdict), deref(a.Sub), plainWord(a.Reason)) // the flood drove out what it held
 	}
 	if n := preemptions(t, out); n <= 0 {
 		t.Errorf("%v preemptions were counted", n)

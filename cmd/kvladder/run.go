@@ -184,6 +184,9 @@ func runRun(ctx context.Context, o runOptions, stderr io.Writer) (scoring.Result
 		return none, err
 	}
 	defer folder.Close()
+	if _, err := os.Stat(folder.Transcript()); o.Resume && errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintf(stderr, "nothing to go on with in %s: the climb begins\n", path)
+	}
 	if lab, ok := launcher.(arms.Labeller); ok {
 		abs, err := filepath.Abs(path)
 		if err != nil {
