@@ -39,6 +39,7 @@ func All() []Lint {
 		floorMissing,
 		percentWithoutN,
 		rowCount,
+		runUnsealed,
 		testWithoutCounts,
 		textVacuous,
 		timeOrder,
