@@ -436,6 +436,40 @@ func (r *resolver) unordered(a *scoring.ArmSpec) bool {
 	return n > 1 && (a.Exercise == "COLD" || a.Exercise == "PRESS" || strings.HasSuffix(a.Preset, "-PRESS"))
 }
 
+// nothingInAnyOrder says whether the i-th pass of steps finds nothing whichever request comes
+// first: nothing is expected of the one order that was worked out, what the pass before it
+// left is gone by a flood, a reset or a restart, and no two requests begin with the same
+// block, so that none can find another's.
+func (r *resolver) nothingInAnyOrder(steps []Step, i int, want map[string]scoring.Reuse) bool {
+	for _, x := range want {
+		if x != (scoring.Reuse{}) {
+			return false
+		}
+	}
+	emptied, n := true, 0
+	for _, st := range steps {
+		switch st.Do {
+		case "flood", "reset", "restart":
+			emptied = true
+		case "replay", "prime":
+			if n == i && !emptied {
+				return false
+			}
+			emptied = false
+			n++
+		}
+	}
+	begun := map[string]bool{}
+	for _, p := range r.s.Prompts {
+		head := fmt.Sprint(p.Tokens[:min(len(p.Tokens), max(1, r.s.Geometry.AttentionBlock))])
+		if begun[head] {
+			return false
+		}
+		begun[head] = true
+	}
+	return len(want) > 0
+}
+
 func failLoads(lines []StepLine) int {
 	n := 0
 	for _, l := range lines {

@@ -197,6 +197,32 @@ func TestExpectedReuse(t *testing.T) {
 	if _, n := sum(p, "PRESS"); n != 0 {
 		t.Error("PRESS by four clients: geometry cannot know who was there first, and predicts something")
 	}
+	// nothing is predicted as nothing where the local cache was emptied and no two requests
+	// begin alike, whoever comes first; where a pass could find what is left, nobody knows
+	mine := "{name: MINE, preset: custom, config: C1, reference: C0, reference_pass: 2, exercise: PRESS, path: local, concurrency: 4, steps: [%s]}"
+	for _, c := range []struct {
+		set, entry, arm string
+		known           bool
+	}{
+		{"needle-48", "{preset: PRESS, concurrency: 4}", "C1-PRESS", true},
+		{"needle-48", "{preset: PRESS, concurrency: 4}", "PRESS", false},
+		{"t1-48", "{preset: PRESS, concurrency: 4}", "C1-PRESS", false},
+		{"demo-48", "{preset: PRESS, pins: {blocks: 24}, concurrency: 4}", "C1-PRESS", false}, // in turn nothing is left of a shared beginning; side by side there may be
+		{"needle-48", fmt.Sprintf(mine, "launch, flood 1, replay, restart, replay"), "MINE", true},
+		{"needle-48", fmt.Sprintf(mine, "launch, replay, reset, replay, flood 1"), "MINE", true},
+		{"needle-48", fmt.Sprintf(mine, "launch, flood 1, replay, replay"), "MINE", false},
+		{"needle-48", fmt.Sprintf(mine, "launch, replay, replay, flood 1"), "MINE", false},
+		{"t1-48", fmt.Sprintf(mine, "launch, replay, restart, replay"), "MINE", false},
+	} {
+		p, err := resolve(t, ladderOf("C0", c.entry)+"pins: {blocks: 96}\n", open(t, c.set), engine.Testbed{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := p.Design.ByName(c.arm)
+		if r, n := sum(p, c.arm); n != 0 || r != (scoring.Reuse{}) || (len(a.Expected) > 0) != c.known {
+			t.Errorf("%s of %s over %s: %+v for %d requests, known %v", c.arm, c.entry, c.set, r, len(a.Expected), !c.known)
+		}
+	}
 }
 
 // Each wrong arm is refused with what to do, before anything is started.

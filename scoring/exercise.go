@@ -358,9 +358,6 @@ func (s *scorer) columnX(j *judgement) {
 	case len(j.exercised) == 0 && ended > 0:
 		no(No, ReuseLost, "no request took the path: the engine ended %d of them since a load had failed", ended)
 		return
-	case len(j.exercised) == 0 && !expected && j.spec.Path == "local" && j.arm.did("flood"):
-		no(No, CannotHit, "the flood is there to drive out what the local cache held, and no request found anything of it")
-		return
 	case len(j.exercised) == 0:
 		no(No, ReuseLost, "no request took the path")
 		return
@@ -397,11 +394,6 @@ func (s *scorer) columnX(j *judgement) {
 		}
 	}
 	j.cols.X = Yes
-}
-
-// did says whether a step of that name was taken to its end.
-func (a *armRun) did(step string) bool {
-	return slices.ContainsFunc(a.steps, func(st probes.StepFact) bool { return st.Step == step && st.Done })
 }
 
 // refused says what the engine refused to take back, "" when nothing.

@@ -340,34 +340,6 @@ func TestPressureLosesNoChunk(t *testing.T) {
 	}
 }
 
-// A flood that drove out the local cache is no reuse that was lost: nothing was expected. With
-// an expectation, with no flood, or with a store to read from, it is.
-func TestFloodedOut(t *testing.T) {
-	for _, c := range []struct {
-		path    string
-		flooded bool
-		expects bool
-		sub     string
-	}{{"local", true, false, CannotHit}, {"local", false, false, ReuseLost}, {"local", true, true, ReuseLost}, {"external", true, false, ReuseLost}} {
-		l := newLab(t, 48, 40)
-		l.as("C1", func(a *ArmSpec) {
-			a.Path = c.path
-			if c.path == "external" {
-				a.Exercise = "PRESS"
-			}
-			if !c.expects {
-				a.Expected = nil
-			}
-		})
-		l.reply["C1"] = func(r *probes.Reply, _ int) { rise(r, probes.LocalHits, 0) }
-		l.write()
-		if c.flooded {
-			l.step("C1", probes.StepFact{Step: "flood", Done: true})
-		}
-		want(t, l.assess(), "C1", NotExercised, 13, c.sub)
-	}
-}
-
 // The block that stands for nothing keeps its checksum.
 func TestNullBlock(t *testing.T) {
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ import (
 
 func evidence(t *testing.T, files map[string]string) *Evidence {
 	t.Helper()
-	e := &Evidence{}
+	e := &Evidence{Whole: []string{"run"}}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := e.Add(name, []byte(files[name])); err != nil {
 			t.Fatal(err)

@@ -30,6 +30,7 @@ type File struct {
 // Evidence is what is looked at together: arms that lie in several files are one ladder.
 type Evidence struct {
 	Files []*File
+	Whole []string // folders of which all was taken: what is not in Files is not in them
 }
 
 // mostBytes bounds what a file may hold, and what it may hold after it is unpacked.
@@ -60,7 +61,8 @@ func Open(paths []string) (*Evidence, error) {
 			continue
 		}
 		found := 0
-		err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+		e.Whole = append(e.Whole, filepath.ToSlash(filepath.Clean(path)))
+		err = filepath.WalkDir(path+string(filepath.Separator), func(at string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !dataName.MatchString(at) && !counterName.MatchString(at) {
 				return err
 			}

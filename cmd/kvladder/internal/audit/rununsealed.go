@@ -2,33 +2,53 @@ package audit
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
 var runUnsealed = Lint{
 	Code:  "RUN_UNSEALED",
-	Title: "a run folder has a transcript and no receipt",
-	Explain: `plan.json and transcript.jsonl of a climb lie here and receipt.json does not: it was
-interrupted, or it is still on, or somebody left the receipt out. Its arms are not all
-climbed for all that anybody can tell, no verdict was ever made of them, and nothing binds
-what is there to the plan that was registered.
+	Title: "a run folder has a plan and a transcript, and no receipt",
+	Explain: `plan.json and transcript.jsonl of a climb lie in a folder that was given as a whole, and
+receipt.json does not: the climb was interrupted, or it is still on, or somebody left the
+receipt out. Whether all arms were climbed cannot be told, and nothing binds what is there
+to the plan that was registered.
 
-Whoever has the ladder finishes it with kvladder run --resume --out FOLDER LADDER, which
-seals the receipt. Until then the rows are worth no more than rows in a text.`,
+Whoever has the ladder goes on with kvladder run --resume --out FOLDER LADDER, which seals
+the receipt if what is there is whole. Without one, the rows are worth what rows in a text
+are worth.`,
 	Look: func(e *Evidence) []Finding {
-		has := map[string]bool{}
+		planned, sealed := map[string]bool{}, map[string]bool{}
 		for _, f := range e.Files {
-			has[strings.TrimSuffix(f.Name, ".gz")] = true
+			switch dir, name := placeOf(f); name {
+			case "plan.json":
+				planned[dir] = f.Root != nil && strings.HasPrefix(f.Root.text("schema"), "kvladder/plan/")
+			case "receipt.json":
+				sealed[dir] = true
+			}
 		}
 		var out []Finding
 		for _, f := range e.Files {
-			dir, name := path.Split(strings.TrimSuffix(f.Name, ".gz"))
-			if name == "transcript.jsonl" && has[dir+"plan.json"] && !has[dir+"receipt.json"] {
-				out = append(out, Finding{File: f.Name, What: "a climb that was never sealed: there is no receipt.json beside it"})
+			dir, name := placeOf(f)
+			whole := slices.ContainsFunc(e.Whole, func(w string) bool {
+				return w == "." || dir == w || strings.HasPrefix(dir, strings.TrimSuffix(w, "/")+"/")
+			})
+			if name == "transcript.jsonl" && !f.Empty && whole && planned[dir] && !sealed[dir] {
+				out = append(out, Finding{File: f.Name, What: "a climb that is not sealed: there is no receipt.json beside it"})
 			}
 		}
 		return out
 	},
-	Fires:  map[string]string{"run/plan.json": `{"ladder": "mine"}`, "run/transcript.jsonl": `{"kind": "fact"}`},
-	Silent: map[string]string{"run/plan.json": `{"ladder": "mine"}`, "run/transcript.jsonl": `{"kind": "fact"}`, "run/receipt.json": `{"ladder": "mine"}`},
+	Fires: map[string]string{"run/plan.json": `{"ladder": "mine", "schema": "kvladder/plan/1"}`, "run/transcript.jsonl": `{"kind": "fact"}`},
+	Silent: map[string]string{
+		"run/plan.json": `{"ladder": "mine", "schema": "kvladder/plan/1"}`, "run/transcript.jsonl": `{"kind": "fact"}`, "run/receipt.json": `{"ladder": "mine"}`,
+		"run/agent/plan.json": `{"goal": "write a story"}`, "run/agent/transcript.jsonl": `{"role": "user"}`, // somebody else's
+		"one/plan.json": `{"ladder": "mine", "schema": "kvladder/plan/1"}`, "one/transcript.jsonl": `{"kind": "fact"}`, // named singly
+	},
+}
+
+// placeOf is a file's folder and its name there, packed or not.
+func placeOf(f *File) (dir, name string) {
+	dir, name = path.Split(path.Clean(strings.TrimSuffix(f.Name, ".gz")))
+	return path.Clean(dir), name
 }
