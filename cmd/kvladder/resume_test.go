@@ -112,7 +112,7 @@ func TestKillAndResume(t *testing.T) {
 		}
 		code, out, errs := kvladder(t, args...)
 		if code != 0 {
-			t.Fatalf("killed after %s, resumed: exit %d\n%s", after, code, errs)
+			t.Fatalf("killed after %s, resumed: exit %d\n%s%s", after, code, errs, lastWords(t, run))
 		}
 		if diff := cmp.Diff(want, comparableResult(t, out)); diff != "" {
 			t.Errorf("killed after %s: the resumed result differs (-uninterrupted +resumed):\n%s", after, diff)
@@ -132,6 +132,26 @@ func TestKillAndResume(t *testing.T) {
 	if code, out, errs := kvladder(t, "score", "--json", whole); code != 0 || !strings.Contains(errs, "no ledger.jsonl") || !strings.Contains(out, `"order": "O0"`) {
 		t.Errorf("score without a ledger: exit %d %q", code, errs)
 	}
+}
+
+// lastWords are what a transcript says of deaths, and the end of every log.
+func lastWords(t *testing.T, run string) string {
+	t.Helper()
+	var out strings.Builder
+	for _, line := range strings.Split(read(t, filepath.Join(run, "transcript.jsonl")), "\n") {
+		if strings.Contains(line, `"name":"death"`) {
+			out.WriteString(line + "\n")
+		}
+	}
+	logs, err := filepath.Glob(filepath.Join(run, "logs", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range logs {
+		s := read(t, l)
+		fmt.Fprintf(&out, "%s: %s\n", filepath.Base(l), s[max(0, len(s)-600):])
+	}
+	return out.String()
 }
 
 // An interrupt ends the climb and its processes, and says how to go on.
