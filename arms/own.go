@@ -441,6 +441,9 @@ func (r *resolver) unordered(a *scoring.ArmSpec) bool {
 // left is gone by a flood, a reset or a restart, and no two requests begin with the same
 // block, so that none can find another's.
 func (r *resolver) nothingInAnyOrder(steps []Step, i int, want map[string]scoring.Reuse) bool {
+	if len(want) == 0 {
+		return false
+	}
 	for _, x := range want {
 		if x != (scoring.Reuse{}) {
 			return false
@@ -467,7 +470,7 @@ func (r *resolver) nothingInAnyOrder(steps []Step, i int, want map[string]scorin
 		}
 		begun[head] = true
 	}
-	return len(want) > 0
+	return true
 }
 
 func failLoads(lines []StepLine) int {

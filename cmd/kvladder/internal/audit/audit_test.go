@@ -9,11 +9,12 @@ import (
 
 func evidence(t *testing.T, files map[string]string) *Evidence {
 	t.Helper()
-	e := &Evidence{Whole: []string{"run"}}
+	e := &Evidence{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := e.Add(name, []byte(files[name])); err != nil {
 			t.Fatal(err)
 		}
+		e.Files[len(e.Files)-1].Found = strings.HasPrefix(name, "run/") // the specimens' one folder
 	}
 	return e
 }

@@ -25,12 +25,12 @@ type File struct {
 	Series []metrics.Series // of a file of counters
 	Notes  []string         // what was overlooked to read it
 	Cut    bool             // a text ended within a value, which is left out
+	Found  bool             // in a folder that was given as a whole: what lies beside it is evidence too
 }
 
 // Evidence is what is looked at together: arms that lie in several files are one ladder.
 type Evidence struct {
 	Files []*File
-	Whole []string // folders of which all was taken: what is not in Files is not in them
 }
 
 // mostBytes bounds what a file may hold, and what it may hold after it is unpacked.
@@ -61,7 +61,7 @@ func Open(paths []string) (*Evidence, error) {
 			continue
 		}
 		found := 0
-		e.Whole = append(e.Whole, filepath.ToSlash(filepath.Clean(path)))
+		// with the separator a link to a folder is the folder
 		err = filepath.WalkDir(path+string(filepath.Separator), func(at string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !dataName.MatchString(at) && !counterName.MatchString(at) {
 				return err
@@ -71,7 +71,11 @@ func Open(paths []string) (*Evidence, error) {
 				return plainError(at, err)
 			}
 			found++
-			return e.Add(filepath.ToSlash(at), b)
+			if err := e.Add(filepath.ToSlash(at), b); err != nil {
+				return err
+			}
+			e.Files[len(e.Files)-1].Found = true
+			return nil
 		})
 		if err != nil {
 			return nil, err

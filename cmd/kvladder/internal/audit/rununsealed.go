@@ -2,7 +2,6 @@ package audit
 
 import (
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -30,10 +29,7 @@ are worth.`,
 		var out []Finding
 		for _, f := range e.Files {
 			dir, name := placeOf(f)
-			whole := slices.ContainsFunc(e.Whole, func(w string) bool {
-				return w == "." || dir == w || strings.HasPrefix(dir, strings.TrimSuffix(w, "/")+"/")
-			})
-			if name == "transcript.jsonl" && !f.Empty && whole && planned[dir] && !sealed[dir] {
+			if name == "transcript.jsonl" && !f.Empty && f.Found && planned[dir] && !sealed[dir] {
 				out = append(out, Finding{File: f.Name, What: "a climb that is not sealed: there is no receipt.json beside it"})
 			}
 		}
